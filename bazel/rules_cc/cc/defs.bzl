@@ -1,0 +1,9 @@
+"""Stands in for rules_cc, which Debian packages in a version that Bazel 4.2 cannot load: the built-in rules."""
+
+cc_binary = native.cc_binary
+cc_import = native.cc_import
+cc_library = native.cc_library
+cc_proto_library = native.cc_proto_library
+cc_test = native.cc_test
+cc_toolchain = native.cc_toolchain
+cc_toolchain_suite = native.cc_toolchain_suite
