@@ -1,0 +1,166 @@
+// A fabric drives devices: it registers memory in protection domains, and connects endpoints. It knows no session, no
+// lease and no quota; whoever calls it has checked what the caller may do. Two of them: verbs/ (libibverbs, librdmacm)
+// and soft/ (in this process, no hardware).
+//
+// Thread safety: every method may be called from any thread. Those marked "may block" go to the kernel and must not be
+// called from the main loop.
+// Errors are made by MakeError (mrd/v1/status.h) with the reason, errno, limit and advice; they are final for callers.
+#ifndef MRD_DAEMON_FABRIC_FABRIC_H_
+#define MRD_DAEMON_FABRIC_FABRIC_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "daemon/fabric/access.h"
+#include "mrd/v1/device.pb.h"
+
+namespace mrd::fabric {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+struct DeviceInfo {
+  std::string name;
+  v1::Device::Transport transport = v1::Device::TRANSPORT_UNSPECIFIED;
+  bool active = false;                 // A port is up.
+  std::vector<std::string> addresses;  // IP addresses of its ports.
+  bool endpoints = false;              // rdma_cm knows it.
+  // Regions may lie at any iova. If not, RegionSpec::va must be the client's own address.
+  bool any_address = true;
+  bool dma_buf = false;
+  uint64_t max_region_bytes = 0;
+  uint64_t max_regions = 0;
+  AccessMask access = 0;    // What it can do.
+  uint64_t generation = 0;  // Of its opening.
+  std::chrono::system_clock::time_point opened;
+};
+
+struct RegionSpec {
+  uint64_t iova = 0;    // The address that SGEs and peers use.
+  uint64_t length = 0;  // Bytes, at least 1.
+  AccessMask access = 0;
+  // Where this process has it mapped, MAP_SHARED and writable; agrees with iova modulo the page size. Used during the
+  // registration only: the region stands without the mapping. Null for a dma-buf.
+  void* va = nullptr;
+  int dma_buf_fd = -1;          // ibv_reg_dmabuf_mr(3); else -1.
+  uint64_t dma_buf_offset = 0;  // Bytes into the dma-buf.
+};
+
+// A registered range. The owner deregisters it before it destroys it, and destroys it before its domain.
+class Region {
+ public:
+  virtual ~Region() = default;
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  uint32_t lkey() const { return lkey_; }
+  uint32_t rkey() const { return rkey_; }
+
+  // OK: the device reaches this memory no more (a device that has gone away reaches nothing). May block. On an error the
+  // region stands, and the call may be repeated.
+  virtual absl::Status Deregister() = 0;
+
+ protected:
+  Region(uint32_t lkey, uint32_t rkey) : lkey_(lkey), rkey_(rkey) {}
+
+ private:
+  const uint32_t lkey_;
+  const uint32_t rkey_;
+};
+
+// A protection domain on one device. Its end (destructor, may block) comes after that of its regions and connections;
+// the shared_ptrs that they hold see to it.
+class Domain {
+ public:
+  virtual ~Domain() = default;
+
+  // Checks what the device can do (length, access, address), then pins and registers. May block for as long as pinning
+  // takes: seconds for many gigabytes.
+  // Errors: INVALID_LENGTH, ACCESS_INVALID, ACCESS_UNSUPPORTED, ADDRESS_UNUSABLE, DEVICE_LIMIT, MEMLOCK,
+  // DEVICE_REMOVED, UNSUPPORTED, DEVICE_ERROR.
+  virtual absl::StatusOr<std::unique_ptr<Region>> Register(const RegionSpec& spec) = 0;
+};
+
+struct ConnectionInfo {
+  std::string device;
+  std::string local_address;
+  uint32_t local_port = 0;
+  std::string peer_address;
+  uint32_t peer_port = 0;
+  uint32_t qp_num = 0;
+};
+
+// An established connection and its queue pair. Its end (destructor, may block) disconnects: afterwards the peer reaches
+// nothing over it. The `left` callback of its making is not running and not called again once the destructor returns.
+class Connection {
+ public:
+  virtual ~Connection() = default;
+  virtual const ConnectionInfo& info() const = 0;
+};
+
+struct Established {
+  std::unique_ptr<Connection> connection;
+  std::string private_data;  // The peer's.
+};
+
+// Called exactly once, from a thread of the fabric or of the caller; must not block.
+using EstablishedCallback = absl::AnyInvocable<void(absl::StatusOr<Established>)>;
+
+// What a connection needs of its owner. Callbacks come from a thread of the fabric and must not block, but for
+// `domain`, which may go to the kernel.
+struct ConnectionSpec {
+  std::string private_data;  // For the peer. Accept: at most 196 bytes; connect: at most 56.
+  Deadline deadline;         // After it the attempt fails with WAIT_ENDED.
+  // The domain for the queue pair, on the device that the connection turned out to use.
+  std::function<absl::StatusOr<std::shared_ptr<Domain>>(const std::string& device)> domain;
+  // Whether the attempt is still wanted; asked just before a peer is answered. May be empty: always.
+  std::function<bool()> wanted;
+  // The peer disconnected, or the connection failed; `error` tells which. At most once, after `done` was given the
+  // connection. The connection still has to be destroyed.
+  std::function<void(bool error)> left;
+};
+
+// A listening endpoint. Its end (destructor, may block) answers waiting Accepts with ENDPOINT_UNKNOWN and rejects
+// requests that nobody took; connections that were accepted stand.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  // local_address and local_port are set; device where the address is that of one.
+  virtual const ConnectionInfo& info() const = 0;
+
+  // Takes the next connection request, in the order of the calls. `done` gets CONNECTION_FAILED when that request came to
+  // nothing. Does not block.
+  virtual void Accept(ConnectionSpec spec, EstablishedCallback done) = 0;
+};
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+
+  virtual std::string name() const = 0;  // "verbs", "soft"
+
+  // By name. The state of ports and addresses is read afresh.
+  virtual std::vector<DeviceInfo> Devices() = 0;
+
+  // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN, DEVICE_REMOVED, DEVICE_LIMIT,
+  // DEVICE_ERROR.
+  virtual absl::StatusOr<std::shared_ptr<Domain>> CreateDomain(const std::string& device) = 0;
+
+  // May block. Errors: ADDRESS_INVALID, CONNECTION_FAILED (the address is in use: errno says so), DEVICE_ERROR,
+  // UNSUPPORTED.
+  virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
+                                                           uint32_t port, int backlog) = 0;
+
+  // Does not block. `source` may be empty.
+  virtual void Connect(const std::string& address, uint32_t port, const std::string& source,
+                       ConnectionSpec spec, EstablishedCallback done) = 0;
+};
+
+}  // namespace mrd::fabric
+
+#endif  // MRD_DAEMON_FABRIC_FABRIC_H_
