@@ -1,0 +1,18 @@
+// The fabric of a machine without RDMA: one device "soft0" in this process. Keys, bounds, access
+// and addresses are checked as on a device; endpoints connect to other endpoints of this daemon,
+// over loopback addresses.
+#ifndef MRD_DAEMON_FABRIC_SOFT_SOFT_FABRIC_H_
+#define MRD_DAEMON_FABRIC_SOFT_SOFT_FABRIC_H_
+
+#include <memory>
+
+#include "daemon/fabric/fabric.h"
+
+namespace mrd::fabric {
+
+// Everything that the fabric made must be gone before it is.
+std::unique_ptr<Fabric> MakeSoftFabric();
+
+}  // namespace mrd::fabric
+
+#endif  // MRD_DAEMON_FABRIC_SOFT_SOFT_FABRIC_H_
