@@ -17,7 +17,7 @@ namespace mrd::fabric {
 // Thread safety: any thread. All state is the loop thread's, so none of it is locked.
 class Loopback {
  public:
-  explicit Loopback(EventLoop& loop) : loop_(loop) {}
+  Loopback() : loop_("mrd-soft") {}
   Loopback(const Loopback&) = delete;
   Loopback& operator=(const Loopback&) = delete;
 
@@ -36,10 +36,10 @@ class Loopback {
   // A port of the dynamic range that nobody listens on; 0: all are taken.
   uint32_t FreePort();
 
-  EventLoop& loop_;
   std::map<uint32_t, std::shared_ptr<LoopbackPort>> ports_;
   uint32_t last_port_ = 0;
   uint32_t last_qp_ = 0;
+  EventLoop loop_;  // Last, so that its thread ends first: what is posted uses the others.
 };
 
 }  // namespace mrd::fabric

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "daemon/fabric/event_loop.h"
 #include "daemon/fabric/soft/loopback.h"
 #include "daemon/fabric/soft/soft_device.h"
 #include "mrd/v1/status.h"
@@ -15,8 +14,6 @@ namespace {
 
 class SoftFabric final : public Fabric {
  public:
-  SoftFabric() : loopback_(loop_), loop_("mrd-soft") {}
-
   std::string name() const override { return "soft"; }
   std::vector<DeviceInfo> Devices() override { return {device_.info()}; }
 
@@ -41,7 +38,6 @@ class SoftFabric final : public Fabric {
  private:
   SoftDevice device_;
   Loopback loopback_;
-  EventLoop loop_;  // Last, so that its thread ends first: what is posted uses loopback_.
 };
 
 }  // namespace
