@@ -28,6 +28,6 @@ vm_find_image() {
   hash=$(cd "$vm_source" && cat build lib.sh extract-vmlinux guest/init /bin/busybox 2>/dev/null |
     sha256sum | cut -c1-12)
   image=$vm_cache/images/$kernel_release-$kernel_version-$hash
-  hash=$(sha256sum <"$vm_source/peer/peer.c" | cut -c1-12)
+  hash=$(cat "$vm_source"/peer/*.[ch] | sha256sum | cut -c1-12)
   peer=$vm_cache/peers/$hash/peer
 }
