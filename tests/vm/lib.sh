@@ -10,7 +10,7 @@ vm_cache=${MRD_VM_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/mrd-vm}
 PATH=$PATH:/usr/sbin:/sbin
 
 vm_say() { echo "vm: $*" >&2; }
-vm_die() { echo "vm: $*" >&2; exit 1; }
+vm_die() { echo "vm: $*" >&2; exit 2; }
 
 # The kernel is the one whose headers are installed, because siw.ko is built against them: neither
 # the newest in the archive nor the one that the host runs. Sets kernel_release and kernel_version.
