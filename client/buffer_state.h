@@ -1,0 +1,57 @@
+// What a Buffer and the regions on it share: the memory, and whether the daemon has its descriptor.
+#ifndef MRD_CLIENT_BUFFER_STATE_H_
+#define MRD_CLIENT_BUFFER_STATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "absl/status/status.h"
+#include "client/session.h"
+#include "client/shared_memory.h"
+
+namespace mrd::internal {
+
+// Thread-safe. The destructor asks the daemon to let go, best effort, then unmaps and closes.
+class BufferState final {
+ public:
+  // `file_offset` is where memory.data() lies in the object, `size` what the user may use of it.
+  BufferState(std::shared_ptr<Session> session, SharedMemory memory, uint64_t file_offset,
+              uint64_t size)
+      : session_(std::move(session)),
+        memory_(std::move(memory)),
+        file_offset_(file_offset),
+        size_(size) {}
+  ~BufferState();
+  BufferState(const BufferState&) = delete;
+  BufferState& operator=(const BufferState&) = delete;
+
+  const std::shared_ptr<Session>& session() const { return session_; }
+  const SharedMemory& memory() const { return memory_; }
+  uint64_t file_offset() const { return file_offset_; }
+  uint64_t size() const { return size_; }
+
+  // The id under which the daemon has it; 0: it does not.
+  uint64_t id() const { return id_.load(std::memory_order_acquire); }
+
+  // The daemon has let go: the next use passes the descriptor anew, under another id.
+  void Forget() { id_.store(0, std::memory_order_release); }
+
+  // Asks the daemon to let go. Regions on it stay.
+  absl::Status Release();
+
+  // Passes those of `buffers` that the daemon does not have. REQUIRES: all of `session`.
+  static absl::Status PassAll(Session& session, std::span<BufferState* const> buffers);
+
+ private:
+  const std::shared_ptr<Session> session_;
+  const SharedMemory memory_;
+  const uint64_t file_offset_;
+  const uint64_t size_;
+  std::atomic<uint64_t> id_ = 0;
+};
+
+}  // namespace mrd::internal
+
+#endif  // MRD_CLIENT_BUFFER_STATE_H_

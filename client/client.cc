@@ -1,0 +1,128 @@
+#include "client/client.h"
+
+#include <utility>
+
+#include "client/endpoint_state.h"
+#include "client/session.h"
+#include "google/protobuf/util/time_util.h"
+
+namespace mrd {
+
+absl::StatusOr<Client> Client::Attach(AttachOptions options) {
+  internal::AttachParameters parameters;
+  parameters.name = std::move(options.name);
+  parameters.timeout = options.timeout;
+  parameters.on_event = std::move(options.on_event);
+  parameters.on_lost = std::move(options.on_lost);
+  auto session =
+      internal::Session::Attach(internal::ResolveSocketDir(options.socket_dir), options.admin,
+                                std::move(parameters), options.call_timeout);
+  if (!session.ok()) return session.status();
+  return Client(std::move(*session));
+}
+
+Client::Client(std::shared_ptr<internal::Session> session)
+    : session_(std::move(session)), welcome_(session_->welcome()) {
+  welcome_.clear_token();  // So that nobody prints it by accident.
+}
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&&) noexcept = default;
+Client::~Client() = default;
+
+void Client::Detach() {
+  if (!session_->state().Forked()) session_->connection().HangUp();
+}
+
+absl::Status Client::SessionStatus() const { return session_->state().Check(); }
+
+absl::StatusOr<std::vector<v1::Lease>> Client::ListLeases() const {
+  std::vector<v1::Lease> leases;
+  v1::ListLeasesRequest request;
+  do {
+    v1::ListLeasesResponse page;
+    absl::Status status = session_->rpc().ListLeases(request, &page, session_->call_timeout());
+    if (!status.ok()) return status;
+    for (v1::Lease& lease : *page.mutable_leases()) leases.push_back(std::move(lease));
+    request.set_after_lease_id(page.next_after_lease_id());
+  } while (request.after_lease_id() != 0);
+  return leases;
+}
+
+absl::StatusOr<Listener> Client::Listen(const ListenOptions& options) const {
+  v1::ListenRequest request;
+  request.set_address(options.address);
+  request.set_port(options.port);
+  request.set_backlog(options.backlog);
+  v1::ListenResponse response;
+  absl::Status status = session_->rpc().Listen(request, &response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return Listener(std::make_unique<internal::EndpointState>(
+      session_, std::move(*response.mutable_endpoint()), std::string()));
+}
+
+absl::StatusOr<Endpoint> Client::Connect(const ConnectOptions& options) const {
+  v1::ConnectRequest request;
+  request.set_address(options.address);
+  request.set_port(options.port);
+  request.set_source_address(options.source_address);
+  request.set_private_data(options.private_data);
+  *request.mutable_wait() =
+      google::protobuf::util::TimeUtil::MillisecondsToDuration(options.wait.count());
+  v1::ConnectResponse response;
+  absl::Status status =
+      session_->rpc().Connect(request, &response, options.wait + internal::kWaitSlack);
+  if (!status.ok()) return status;
+  return Endpoint(
+      std::make_unique<internal::EndpointState>(session_, std::move(*response.mutable_endpoint()),
+                                                std::move(*response.mutable_private_data())));
+}
+
+absl::StatusOr<std::vector<v1::Endpoint>> Client::ListEndpoints() const {
+  v1::ListEndpointsResponse response;
+  absl::Status status = session_->rpc().ListEndpoints(&response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return std::vector<v1::Endpoint>(response.endpoints().begin(), response.endpoints().end());
+}
+
+absl::StatusOr<std::vector<v1::Device>> Client::ListDevices() const {
+  v1::ListDevicesResponse response;
+  absl::Status status = session_->rpc().ListDevices(&response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return std::vector<v1::Device>(response.devices().begin(), response.devices().end());
+}
+
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() const {
+  v1::GetStatusResponse response;
+  absl::Status status = session_->rpc().GetStatus(&response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<std::vector<v1::Session>> Client::ListSessions() const {
+  std::vector<v1::Session> sessions;
+  v1::ListSessionsRequest request;
+  do {
+    v1::ListSessionsResponse page;
+    absl::Status status = session_->rpc().ListSessions(request, &page, session_->call_timeout());
+    if (!status.ok()) return status;
+    for (v1::Session& session : *page.mutable_sessions()) sessions.push_back(std::move(session));
+    request.set_after_session_id(page.next_after_session_id());
+  } while (request.after_session_id() != 0);
+  return sessions;
+}
+
+absl::StatusOr<std::vector<v1::HeldLease>> Client::ListAllLeases(uint64_t session_id) const {
+  std::vector<v1::HeldLease> leases;
+  v1::ListAllLeasesRequest request;
+  request.set_session_id(session_id);
+  do {
+    v1::ListAllLeasesResponse page;
+    absl::Status status = session_->rpc().ListAllLeases(request, &page, session_->call_timeout());
+    if (!status.ok()) return status;
+    for (v1::HeldLease& lease : *page.mutable_leases()) leases.push_back(std::move(lease));
+    request.set_after_lease_id(page.next_after_lease_id());
+  } while (request.after_lease_id() != 0);
+  return leases;
+}
+
+}  // namespace mrd

@@ -1,0 +1,173 @@
+// Client: this process's session with mrd, the memory-region daemon. Everything starts here:
+//
+//   auto client = mrd::Client::Attach({.name = "example"});
+//   auto buffer = client->CreateBuffer(1 << 20);
+//   auto region = client->RegWrite(*buffer);
+//   // region->addr(), region->rkey(): what a peer needs to write into buffer->data().
+//
+// The session lives until the Client and all buffers, regions and endpoints made by it are gone, or
+// until Detach(). It ends, with all of them, when the process dies and when the daemon does.
+//
+// Threads: all members but moving and destroying may be called at once from several.
+//
+// Fork: a child has no session. Every call in it fails with FAILED_PRECONDITION, and destroying
+// what it inherited touches nothing of its parent's; it may attach anew.
+//
+// Errors: absl::Status. mrd/v1/status.h reads what is beside the code: ReasonOf() of a refusal of
+// the daemon's, DetailOf() with errno, limits and advice. A message can be shown to a person as it
+// is. UNAVAILABLE without a reason: the daemon cannot be reached. SESSION_UNKNOWN: the session has
+// ended.
+#ifndef MRD_CLIENT_CLIENT_H_
+#define MRD_CLIENT_CLIENT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/buffer.h"
+#include "client/endpoint.h"
+#include "client/region.h"
+#include "mrd/v1/admin.pb.h"
+#include "mrd/v1/attach.pb.h"
+#include "mrd/v1/device.pb.h"
+#include "mrd/v1/endpoint.pb.h"
+#include "mrd/v1/registration.pb.h"
+#include "mrd/v1/session.pb.h"
+
+namespace mrd {
+
+namespace internal {
+class Session;
+}
+
+struct AttachOptions {
+  // The directory of the daemon's sockets. Empty: $MRD_SOCKET_DIR, else /run/mrd. At most 95 bytes;
+  // for an admin session 89.
+  std::string socket_dir;
+  // Attach as an operator, over DIR-admin/attach.sock: for ListSessions and ListAllLeases.
+  bool admin = false;
+  // For people: what this client is. At most 64 bytes of printable UTF-8.
+  std::string name;
+  // For attaching, and for each packet on the attach socket later.
+  std::chrono::milliseconds timeout = std::chrono::seconds(10);
+  // For each call, retries included, that takes no wait of its own.
+  std::chrono::milliseconds call_timeout = std::chrono::seconds(60);
+  // Called on a thread of the library with each event (AttachEvent in attach.proto), in order. May
+  // use and destroy the client; while it runs, no other event is read.
+  std::function<void(const v1::AttachEvent&)> on_event;
+  // Called on the same thread, once, when the daemon has gone away: the session and its regions
+  // have ended. Not called by Detach().
+  std::function<void(const absl::Status&)> on_lost;
+};
+
+struct ListenOptions {
+  std::string
+      address;        // An IP address of a device; "0.0.0.0", "::": of all. Soft: empty, loopback.
+  uint16_t port = 0;  // 0: the daemon chooses.
+  uint32_t backlog = 0;  // Requests that may wait; at most 128. 0: 16.
+};
+
+struct ConnectOptions {
+  std::string address;  // The peer's IP address.
+  uint16_t port = 0;
+  std::string source_address;  // An IP address of a device here. Empty: by the routing table.
+  std::string private_data;    // For the peer: at most 56 bytes.
+  std::chrono::milliseconds wait = std::chrono::minutes(1);  // Until it stands; at most a minute.
+};
+
+class Client final {
+ public:
+  // Attaches this process. Errors name the path tried, why it failed and what to do.
+  static absl::StatusOr<Client> Attach(AttachOptions options = {});
+
+  Client(Client&&) noexcept;
+  Client& operator=(Client&&) noexcept;
+  ~Client();
+
+  // Ends the session now, with all that was made in it: their destructors do nothing more, and
+  // calls fail with SESSION_UNKNOWN. Memory stays mapped as long as its Buffer and Regions live.
+  void Detach();
+
+  // What the daemon said on attaching: session id, versions, fabric, limits. Without the token.
+  const v1::AttachWelcome& welcome() const { return welcome_; }
+  uint64_t session_id() const { return welcome_.session_id(); }
+
+  // OK as long as the session can be used; else what ended it. Asks nobody.
+  absl::Status SessionStatus() const;
+
+  // Memory. ------------------------------------------------------------------
+
+  // Makes a buffer of `size` bytes: a sealed memfd, zeroed, with every page present, mapped
+  // read-write at an address that every device can register. INVALID_ARGUMENT: size 0 or absurd;
+  // RESOURCE_EXHAUSTED: no memory, no huge pages (and how to get them), no descriptors.
+  absl::StatusOr<Buffer> CreateBuffer(uint64_t size, BufferOptions options = {}) const;
+
+  // Takes memory of the caller's: `fd` mapped at `addr`, `size` bytes, MAP_SHARED (with MAP_PRIVATE
+  // peers would see other pages than this process). The library duplicates the descriptor; the
+  // caller keeps its own and the mapping, which must outlive buffer and regions. A device whose
+  // Device.any_address is false takes it only at addresses that the daemon keeps free
+  // (0x650000000000-0x6fffffffffff): let the library map it.
+  absl::StatusOr<Buffer> AdoptBuffer(int fd, void* addr, uint64_t size,
+                                     AdoptOptions options = {}) const;
+
+  // The same, mapped by the library: from options.offset to the end of the object.
+  absl::StatusOr<Buffer> AdoptBuffer(int fd, AdoptOptions options = {}) const;
+
+  // Registration. ------------------------------------------------------------
+
+  // Registers `ranges` (at most AttachLimits.max_ranges_per_call) in one call: all of them or none.
+  // The regions come in the order of the ranges. Refusals: error.proto.
+  absl::StatusOr<std::vector<Region>> Register(const RegisterOptions& options,
+                                               std::span<const Range> ranges) const;
+
+  // rdma_reg_msgs(3): to send from and receive into (LOCAL_WRITE). On the first active device.
+  absl::StatusOr<Region> RegMsgs(const Range& range) const;
+  // rdma_reg_read(3): peers may read it (LOCAL_WRITE | REMOTE_READ).
+  absl::StatusOr<Region> RegRead(const Range& range) const;
+  // rdma_reg_write(3): peers may write it (LOCAL_WRITE | REMOTE_WRITE).
+  absl::StatusOr<Region> RegWrite(const Range& range) const;
+
+  // Deregisters all of them, AttachLimits.max_ranges_per_call a call, each call whole or not at
+  // all: on an error those not yet done stay regions. Empty ones are skipped. REQUIRES: of this
+  // session.
+  absl::Status Deregister(std::span<Region> regions) const;
+
+  absl::StatusOr<std::vector<v1::Lease>> ListLeases() const;
+
+  // Endpoints. ---------------------------------------------------------------
+
+  absl::StatusOr<Listener> Listen(const ListenOptions& options) const;
+  absl::StatusOr<Endpoint> Connect(const ConnectOptions& options) const;
+  absl::StatusOr<std::vector<v1::Endpoint>> ListEndpoints() const;
+
+  // What there is. -----------------------------------------------------------
+
+  absl::StatusOr<std::vector<v1::Device>> ListDevices() const;
+  absl::StatusOr<v1::GetStatusResponse> GetStatus() const;
+
+  // Of all sessions; for admin sessions only, others get POLICY_DENIED.
+  absl::StatusOr<std::vector<v1::Session>> ListSessions() const;
+  // Of one session, or with 0 of all.
+  absl::StatusOr<std::vector<v1::HeldLease>> ListAllLeases(uint64_t session_id = 0) const;
+
+ private:
+  explicit Client(std::shared_ptr<internal::Session> session);
+
+  absl::StatusOr<Region> RegisterOne(v1::Access::Preset preset, const Range& range) const;
+  absl::Status RegisterInto(const RegisterOptions& options, std::span<const Range> ranges,
+                            Region* regions) const;
+
+  std::shared_ptr<internal::Session> session_;
+  v1::AttachWelcome welcome_;
+};
+
+}  // namespace mrd
+
+#endif  // MRD_CLIENT_CLIENT_H_

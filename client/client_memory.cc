@@ -1,0 +1,119 @@
+// The part of Client that makes and takes memory.
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "client/buffer_state.h"
+#include "client/client.h"
+#include "client/local_error.h"
+#include "client/shared_memory.h"
+#include "mrd/v1/status.h"
+
+namespace mrd {
+namespace {
+
+using internal::LocalError;
+using internal::SharedMemory;
+using internal::UniqueFd;
+
+internal::PageKind KindOf(Pages pages) {
+  switch (pages) {
+    case Pages::kTransparentHuge:
+      return internal::PageKind::kTransparentHuge;
+    case Pages::kHuge2M:
+      return internal::PageKind::kHuge2M;
+    case Pages::kBase4K:
+      break;
+  }
+  return internal::PageKind::kBase4K;
+}
+
+absl::StatusOr<UniqueFd> Duplicate(int fd) {
+  UniqueFd copy(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+  if (copy.valid()) return copy;
+  return LocalError(
+      errno == EBADF ? absl::StatusCode::kInvalidArgument : absl::StatusCode::kResourceExhausted,
+      "cannot adopt descriptor " + std::to_string(fd), errno,
+      errno == EMFILE ? "Raise the limit of open files (ulimit -n) of this process." : "");
+}
+
+// What AdoptOptions asks for, on mapped memory.
+absl::Status Prepare(const SharedMemory& memory, const AdoptOptions& options) {
+  if (options.seal && fcntl(memory.fd(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    return LocalError(absl::StatusCode::kFailedPrecondition, "cannot seal the buffer", errno,
+                      errno == EPERM
+                          ? "Make it with memfd_create(..., MFD_ALLOW_SEALING), and leave out "
+                            "F_SEAL_SEAL."
+                          : "Only memfds can be sealed.");
+  }
+  if (!options.populate) return absl::OkStatus();
+  const int error = internal::Populate(memory.data(), memory.size());
+  // EINVAL: not for this kind of mapping (a dma-buf's), or an old kernel. The daemon looks whether
+  // the pages are there, and says so if not.
+  if (error == 0 || error == EINVAL) return absl::OkStatus();
+  return LocalError(
+      absl::StatusCode::kResourceExhausted, "cannot make all pages of the buffer present", error,
+      error == EFAULT   ? "The mapping reaches beyond the end of its object, or there is no memory "
+                          "left for it (a tmpfs or cgroup limit)."
+      : error == ENOMEM ? "Some of the range is not mapped, or there is no memory left for it."
+                        : "");
+}
+
+}  // namespace
+
+absl::StatusOr<Buffer> Client::CreateBuffer(uint64_t size, BufferOptions options) const {
+  if (absl::Status usable = SessionStatus(); !usable.ok()) return usable;
+  auto memory = internal::CreateSharedMemory(size, KindOf(options.pages), options.name);
+  if (!memory.ok()) return memory.status();
+  return Buffer(std::make_shared<internal::BufferState>(session_, std::move(*memory), 0, size));
+}
+
+absl::StatusOr<Buffer> Client::AdoptBuffer(int fd, void* addr, uint64_t size,
+                                           AdoptOptions options) const {
+  if (absl::Status usable = SessionStatus(); !usable.ok()) return usable;
+  auto copy = Duplicate(fd);
+  if (!copy.ok()) return copy.status();
+  const uint64_t page_size = internal::PageSizeOf(copy->get());
+  if (size == 0) {
+    return MakeError(v1::INVALID_LENGTH, "a buffer of 0 bytes",
+                     {.advice = "Give the size of the mapping at addr."});
+  }
+  if (reinterpret_cast<uint64_t>(addr) % page_size != 0 || options.offset % page_size != 0) {
+    return MakeError(
+        v1::MISALIGNED,
+        "a mapping whose address or offset is not a multiple of its page size, " +
+            std::to_string(page_size) + " bytes",
+        {.advice = "Give the address that mmap returned and the offset it was given."});
+  }
+  // mmap made whole pages of it, which are there to be used.
+  const uint64_t mapped = (size + page_size - 1) / page_size * page_size;
+  SharedMemory memory(std::move(*copy), addr, mapped, page_size, /*owned=*/false);
+  if (absl::Status ready = Prepare(memory, options); !ready.ok()) return ready;
+  return Buffer(
+      std::make_shared<internal::BufferState>(session_, std::move(memory), options.offset, size));
+}
+
+absl::StatusOr<Buffer> Client::AdoptBuffer(int fd, AdoptOptions options) const {
+  if (absl::Status usable = SessionStatus(); !usable.ok()) return usable;
+  auto copy = Duplicate(fd);
+  if (!copy.ok()) return copy.status();
+  const uint64_t object_size = internal::SizeOf(copy->get());
+  if (object_size <= options.offset) {
+    return MakeError(v1::INVALID_LENGTH,
+                     "an object of " + std::to_string(object_size) + " bytes, from offset " +
+                         std::to_string(options.offset),
+                     {.advice = "Adopt shared memory that has its size already (ftruncate)."});
+  }
+  const uint64_t size = object_size - options.offset;
+  auto memory = internal::MapSharedMemory(std::move(*copy), options.offset, size);
+  if (!memory.ok()) return memory.status();
+  if (absl::Status ready = Prepare(*memory, options); !ready.ok()) return ready;
+  return Buffer(
+      std::make_shared<internal::BufferState>(session_, std::move(*memory), options.offset, size));
+}
+
+}  // namespace mrd

@@ -1,0 +1,114 @@
+#include "client/connect_error.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "client/local_error.h"
+
+namespace mrd::internal {
+namespace {
+
+std::string Parent(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string GroupName(gid_t gid) {
+  std::vector<char> buffer(4096);
+  group entry;
+  group* found = nullptr;
+  if (getgrgid_r(gid, &entry, buffer.data(), buffer.size(), &found) == 0 && found) {
+    return found->gr_name;
+  }
+  return std::to_string(gid);
+}
+
+std::string UserName(uid_t uid) {
+  std::vector<char> buffer(4096);
+  passwd entry;
+  passwd* found = nullptr;
+  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found) {
+    return found->pw_name;
+  }
+  return std::to_string(uid);
+}
+
+std::string Describe(const std::string& path, const struct stat& st) {
+  char mode[8];
+  snprintf(mode, sizeof(mode), "%04o", st.st_mode & 07777);
+  return path + " (mode " + mode + ", " + UserName(st.st_uid) + ":" + GroupName(st.st_gid) + ")";
+}
+
+// connect(2) needs write permission on the socket and search permission on each directory above.
+absl::Status PermissionError(const std::string& path, int errno_value) {
+  const std::string who = "user " + UserName(geteuid()) + " may not use ";
+  std::string blocked = path;
+  struct stat st;
+  // Where a directory bars the way, the socket cannot even be looked at: name that directory.
+  while (stat(blocked.c_str(), &st) != 0 && blocked != "/" && blocked != ".") {
+    blocked = Parent(blocked);
+  }
+  const bool searchable = blocked == path;
+  const mode_t needed = searchable ? S_IWGRP : S_IXGRP;
+  std::string advice;
+  if (st.st_mode & needed) {
+    const std::string group = GroupName(st.st_gid);
+    advice = "Add the user to group " + group + " (usermod -aG " + group +
+             " NAME, then log in anew), or run the container with that supplementary group.";
+  } else {
+    advice = "It is for user " + UserName(st.st_uid) + " alone: run this as " +
+             UserName(st.st_uid) + " (sudo).";
+  }
+  return LocalError(absl::StatusCode::kPermissionDenied,
+                    "cannot attach over " + path + ": " + who + Describe(blocked, st), errno_value,
+                    advice);
+}
+
+}  // namespace
+
+absl::Status ConnectError(const std::string& path, int errno_value) {
+  const std::string what = "cannot attach over " + path;
+  const std::string directory = Parent(path);
+  switch (errno_value) {
+    case ENOENT:
+    case ENOTDIR:
+      if (access(directory.c_str(), F_OK) != 0) {
+        return LocalError(
+            absl::StatusCode::kUnavailable, what + ": there is no directory " + directory,
+            errno_value,
+            "In a container: mount the host's socket directory there. On the host: start mrd. "
+            "Elsewhere: set MRD_SOCKET_DIR to the directory.");
+      }
+      return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
+                        "The directory is there, the daemon's socket is not: start mrd, or set "
+                        "MRD_SOCKET_DIR to the directory it uses.");
+    case ECONNREFUSED:
+      return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
+                        "The socket is there, but mrd does not run: start it.");
+    case EACCES:
+    case EPERM:
+      return PermissionError(path, errno_value);
+    case EPROTOTYPE:
+      return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
+                        "Another program's socket is there: MRD_SOCKET_DIR must name the "
+                        "directory of mrd.");
+    case EAGAIN:
+      return LocalError(absl::StatusCode::kDeadlineExceeded, what, errno_value,
+                        "mrd does not take connections: it is overloaded or stuck; see its log.");
+    case EMFILE:
+    case ENFILE:
+      return LocalError(absl::StatusCode::kResourceExhausted, what, errno_value,
+                        "Raise the limit of open files (ulimit -n) of this process.");
+    default:
+      return LocalError(absl::StatusCode::kUnavailable, what, errno_value, "");
+  }
+}
+
+}  // namespace mrd::internal

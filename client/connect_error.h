@@ -1,0 +1,18 @@
+// Why a socket of the daemon could not be reached, said so that the reader knows what to do: most
+// first contacts with mrd end here.
+#ifndef MRD_CLIENT_CONNECT_ERROR_H_
+#define MRD_CLIENT_CONNECT_ERROR_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace mrd::internal {
+
+// For `errno_value` of connect(2) on `path`. UNAVAILABLE, PERMISSION_DENIED (EACCES, EPERM) or
+// DEADLINE_EXCEEDED (EAGAIN: the queue of connections stayed full).
+absl::Status ConnectError(const std::string& path, int errno_value);
+
+}  // namespace mrd::internal
+
+#endif  // MRD_CLIENT_CONNECT_ERROR_H_

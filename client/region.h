@@ -1,0 +1,107 @@
+// Region: a registered range of a buffer (MR in verbs), and the lease on it. Made by
+// Client::Register and its short forms.
+//
+// A Region owns its lease: destroying it deregisters (best effort, waiting for the daemon), after
+// which the device reaches the range no more and peers that use its rkey get a remote access error.
+// It keeps the buffer's memory mapped and the session alive.
+//
+// Threads: const members may be called at once from several; the others, moving and destroying may
+// not overlap with anything on the same Region.
+#ifndef MRD_CLIENT_REGION_H_
+#define MRD_CLIENT_REGION_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "client/buffer.h"
+#include "mrd/v1/device.pb.h"
+#include "mrd/v1/registration.pb.h"
+
+namespace mrd {
+
+// The keys of a region on one device, in host byte order, as ibv_mr has them.
+struct RegionKey {
+  std::string device;
+  uint64_t generation = 0;  // Of the device; keys hold in the one they were made in.
+  uint32_t lkey = 0;
+  uint32_t rkey = 0;
+};
+
+// What to register: bytes of a buffer. REQUIRES: the buffer outlives the call.
+struct Range {
+  Range(const Buffer& whole) : buffer(&whole), offset(0), length(whole.size()) {}
+  Range(const Buffer& b, uint64_t from, uint64_t bytes) : buffer(&b), offset(from), length(bytes) {}
+
+  const Buffer* buffer;
+  uint64_t offset;  // From Buffer::data().
+  uint64_t length;  // At least 1; offset + length at most Buffer::mapped_size().
+};
+
+struct RegisterOptions {
+  // Where: each range on each of these. None: on the first active device.
+  std::vector<std::string> devices;
+  bool all_devices = false;  // On every device of the daemon; `devices` must be empty.
+  // What the device may do: a preset named for rdma_reg_msgs(3), rdma_reg_read(3),
+  // rdma_reg_write(3), or single flags of ibv_reg_mr(3), or both together.
+  v1::Access::Preset preset = v1::Access::PRESET_UNSPECIFIED;
+  std::vector<v1::AccessFlag> flags;
+  // Has the daemon close its descriptors of these buffers with the call, as Buffer::Release does.
+  bool release_after = false;
+};
+
+class Region final {
+ public:
+  // No region: lease_id() is 0.
+  Region() = default;
+  Region(Region&& other) noexcept;
+  Region& operator=(Region&& other) noexcept;
+  ~Region();
+
+  explicit operator bool() const { return lease_id_ != 0; }
+
+  // The range in this process, which is also the remote address that peers use.
+  uint64_t addr() const { return addr_; }
+  void* data() const { return reinterpret_cast<void*>(addr_); }
+  uint64_t length() const { return length_; }
+
+  // Never used again, over restarts of the daemon too.
+  uint64_t lease_id() const { return lease_id_; }
+
+  // One a device, in the order of RegisterOptions::devices.
+  std::span<const RegionKey> keys() const { return {keys_.data(), keys_.size()}; }
+
+  // Nothing where it is not registered on `device`.
+  const RegionKey* key(std::string_view device) const;
+
+  // Of the first device; 0 for no region.
+  uint32_t lkey() const { return keys_.empty() ? 0 : keys_.front().lkey; }
+  uint32_t rkey() const { return keys_.empty() ? 0 : keys_.front().rkey; }
+
+  // Ends the lease. Afterwards this is no region; so it is where the lease had ended before, for
+  // which it returns LEASE_UNKNOWN. On other errors it stays, and the call can be repeated. For
+  // many regions Client::Deregister takes one call.
+  absl::Status Deregister();
+
+ private:
+  friend class Client;
+
+  // The lease has ended.
+  void Clear();
+
+  std::shared_ptr<internal::BufferState> buffer_;
+  uint64_t lease_id_ = 0;
+  uint64_t addr_ = 0;
+  uint64_t length_ = 0;
+  // Inline for the usual single device: 256 regions of one call cost one allocation.
+  absl::InlinedVector<RegionKey, 1> keys_;
+};
+
+}  // namespace mrd
+
+#endif  // MRD_CLIENT_REGION_H_

@@ -1,0 +1,72 @@
+// The gRPC calls of one session: each carries the session's token and has a deadline. No type of
+// gRPC shows here, so that only rpc.cc pays for its headers. Thread-safe.
+//
+// What is repeated within a call's deadline, with growing pauses:
+// - any call that was refused as BUSY: it had no effect;
+// - calls marked "repeats" whose connection broke, so that nobody knows whether they had one.
+//   Register relies on its request_id; Deregister and ReleaseBuffers take "unknown" in a repeat to
+//   mean that the first try was done.
+// Once the session has ended, every call returns what ended it.
+#ifndef MRD_CLIENT_RPC_H_
+#define MRD_CLIENT_RPC_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "client/session_state.h"
+#include "mrd/v1/admin.pb.h"
+#include "mrd/v1/device.pb.h"
+#include "mrd/v1/endpoint.pb.h"
+#include "mrd/v1/registration.pb.h"
+#include "mrd/v1/session.pb.h"
+
+namespace mrd::internal {
+
+class Rpc final {
+ public:
+  using Duration = std::chrono::milliseconds;
+
+  // Connects with the first call. `socket_path` is the daemon's gRPC socket, `token` the session's.
+  Rpc(const std::string& socket_path, std::string token, std::shared_ptr<SessionState> state);
+  ~Rpc();
+  Rpc(const Rpc&) = delete;
+  Rpc& operator=(const Rpc&) = delete;
+
+  // Repeats.
+  absl::Status Register(const v1::RegisterRequest&, v1::RegisterResponse*, Duration timeout);
+  absl::Status Deregister(const v1::DeregisterRequest&, Duration timeout);
+  absl::Status ReleaseBuffers(const v1::ReleaseBuffersRequest&, Duration timeout);
+  absl::Status ListLeases(const v1::ListLeasesRequest&, v1::ListLeasesResponse*, Duration timeout);
+  absl::Status ListDevices(v1::ListDevicesResponse*, Duration timeout);
+  absl::Status GetStatus(v1::GetStatusResponse*, Duration timeout);
+  absl::Status ListSessions(const v1::ListSessionsRequest&, v1::ListSessionsResponse*,
+                            Duration timeout);
+  absl::Status ListAllLeases(const v1::ListAllLeasesRequest&, v1::ListAllLeasesResponse*,
+                             Duration timeout);
+  absl::Status ListEndpoints(v1::ListEndpointsResponse*, Duration timeout);
+  absl::Status Disconnect(const v1::DisconnectRequest&, Duration timeout);
+
+  // Do not repeat: each try could make an endpoint.
+  absl::Status Listen(const v1::ListenRequest&, v1::ListenResponse*, Duration timeout);
+  absl::Status Accept(const v1::AcceptRequest&, v1::AcceptResponse*, Duration timeout);
+  absl::Status Connect(const v1::ConnectRequest&, v1::ConnectResponse*, Duration timeout);
+
+ private:
+  struct Stubs;
+  struct Outcome;
+  enum class Repeat { kNo, kYes };
+  template <typename Try>
+  Outcome Run(const char* name, Repeat repeat, Duration timeout, Try&& attempt);
+  absl::Status Ended(absl::Status status, Duration left) const;
+
+  const std::string socket_path_;
+  const std::string token_;
+  const std::shared_ptr<SessionState> state_;
+  const std::unique_ptr<Stubs> stubs_;
+};
+
+}  // namespace mrd::internal
+
+#endif  // MRD_CLIENT_RPC_H_

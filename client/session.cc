@@ -1,0 +1,76 @@
+#include "client/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include <utility>
+#include <vector>
+
+namespace mrd::internal {
+namespace {
+
+constexpr char kDefaultSocketDir[] = "/run/mrd";
+
+std::string RandomPrefix() {
+  uint64_t random = 0;
+  // Needs no check: 8 bytes are never cut short, and request ids are per session anyway.
+  (void)!getrandom(&random, sizeof(random), 0);
+  char text[20];
+  snprintf(text, sizeof(text), "%016lx-", static_cast<unsigned long>(random));
+  return text;
+}
+
+// Keeps what a forked child must not destroy, reachable so that leak checkers see it is wanted.
+void KeepForEver(AttachConnection* connection, Rpc* rpc) {
+  static auto* const kept = new std::vector<std::pair<AttachConnection*, Rpc*>>;
+  kept->emplace_back(connection, rpc);
+}
+
+}  // namespace
+
+std::string ResolveSocketDir(const std::string& socket_dir) {
+  std::string dir = socket_dir;
+  if (dir.empty()) {
+    const char* env = secure_getenv("MRD_SOCKET_DIR");
+    dir = env && *env ? env : kDefaultSocketDir;
+  }
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  return dir;
+}
+
+std::string AttachPath(const std::string& socket_dir, bool admin) {
+  return socket_dir + (admin ? "-admin/attach.sock" : "/attach.sock");
+}
+
+absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& socket_dir, bool admin,
+                                                         AttachParameters parameters,
+                                                         Rpc::Duration call_timeout) {
+  parameters.path = AttachPath(socket_dir, admin);
+  auto state = std::make_shared<SessionState>();
+  auto connection = AttachConnection::Attach(std::move(parameters), state);
+  if (!connection.ok()) return connection.status();
+  auto rpc =
+      std::make_unique<Rpc>(socket_dir + "/mrd.sock", (*connection)->welcome().token(), state);
+  return std::shared_ptr<Session>(
+      new Session(std::move(state), std::move(*connection), std::move(rpc), call_timeout));
+}
+
+Session::Session(std::shared_ptr<SessionState> state, std::unique_ptr<AttachConnection> connection,
+                 std::unique_ptr<Rpc> rpc, Rpc::Duration call_timeout)
+    : state_(std::move(state)),
+      connection_(std::move(connection)),
+      rpc_(std::move(rpc)),
+      call_timeout_(call_timeout),
+      request_prefix_(RandomPrefix()) {}
+
+Session::~Session() {
+  // The child of a fork has gRPC's memory without its threads, and would hang up its parent.
+  if (state_->Forked()) KeepForEver(connection_.release(), rpc_.release());
+}
+
+std::string Session::NewRequestId() {
+  return request_prefix_ + std::to_string(next_request_.fetch_add(1, std::memory_order_relaxed));
+}
+
+}  // namespace mrd::internal
