@@ -1,14 +1,16 @@
 // std::mutex with the annotations that clang's -Wthread-safety checks.
 //
-// Order of locks, over all of the daemon. A thread takes them from top to bottom only, and holds none of them across a
-// verbs call, a mapping, or anything else that may sleep for long:
+// Order of locks, over all of the daemon. A thread takes them from top to bottom only, and holds
+// none of them across a verbs call, a mapping, or anything else that may sleep for long:
 //
 //   Broker          the table of sessions
 //   Session         all that one session holds
 //   attach socket   one packet of one attach connection: received and recorded in one step (ipc)
-//   RequestLog, Books, MappingCache, AddressWindow, Registrar, EventLoop, and each fabric's own: leaves
+//   RequestLog, Books, MappingCache, AddressWindow, Registrar, EventLoop, and each fabric's own:
+//   leaves
 //
-// An attach connection is drained (attach socket, then Session to record) only by threads that hold neither.
+// An attach connection is drained (attach socket, then Session to record) only by threads that hold
+// neither.
 #ifndef MRD_DAEMON_MUTEX_H_
 #define MRD_DAEMON_MUTEX_H_
 

@@ -13,10 +13,10 @@ namespace mrd {
 // What a refusal says beside its reason; every member may stay empty.
 struct ErrorFacts {
   int errno_value = 0;
-  std::string limit_name;
+  std::string limit_name = {};
   uint64_t limit = 0;
   uint64_t used = 0;
-  std::string advice;
+  std::string advice = {};
 };
 
 // The canonical code that carries `reason`, as error.proto tables it.

@@ -1,0 +1,295 @@
+#include "daemon/broker/broker.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/broker/registration.h"
+#include "daemon/broker/teardown.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::broker {
+namespace {
+
+constexpr size_t kTokenBytes = 16;
+// Refused descriptors beyond the limit are remembered with their reason up to this many; then the
+// session ends.
+constexpr size_t kRefusalsRemembered = 1024;
+
+std::string RandomBytes(size_t count) {
+  std::string bytes(count, '\0');
+  // Up to 256 bytes come whole (getrandom(2)); without them no identity is safe.
+  if (getrandom(bytes.data(), count, 0) != static_cast<ssize_t>(count)) abort();
+  return bytes;
+}
+
+// Ids start at a random place, so that those of an earlier daemon are unknown to this one.
+uint64_t RandomStart() {
+  uint64_t start;
+  memcpy(&start, RandomBytes(sizeof start).data(), sizeof start);
+  return (start >> 2) | 1;
+}
+
+}  // namespace
+
+absl::Status SessionUnknown() {
+  return MakeError(v1::SESSION_UNKNOWN, "the session is unknown or has ended",
+                   {.advice = "Attach again"});
+}
+
+Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads)
+    : fabric_(fabric),
+      limits_(WithDefaults(limits)),
+      books_(limits_),
+      next_id_(RandomStart()),
+      registrar_(limits_, threads) {
+  Catalog(true);
+}
+
+absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
+                                          std::shared_ptr<Link> link) {
+  const absl::Status drained = MakeError(v1::DRAINING, "the daemon is ending",
+                                         {.advice = "Attach again when it has started anew"});
+  if (draining()) return drained;
+  if (auto booked = books_.Book(identity.uid, {.sessions = 1}); !booked.ok()) return booked;
+  auto session = std::make_shared<Session>(next_session_id_.fetch_add(1), RandomBytes(kTokenBytes),
+                                           std::move(identity), std::move(name), std::move(link));
+  MutexLock lock(mutex_);
+  if (draining()) {  // Drain has taken its list already.
+    books_.Release(session->identity.uid, {.sessions = 1});
+    return drained;
+  }
+  by_token_[session->token] = session;
+  by_id_[session->id] = session;
+  return session;
+}
+
+absl::StatusOr<SessionRef> Broker::Find(const std::string& token) {
+  MutexLock lock(mutex_);
+  const auto found = by_token_.find(token);
+  if (found == by_token_.end()) return SessionUnknown();
+  return found->second;
+}
+
+SessionRef Broker::SessionById(uint64_t id) {
+  MutexLock lock(mutex_);
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+std::vector<SessionView> Broker::Sessions(uint64_t after_id, size_t most) {
+  std::vector<SessionRef> page;
+  {
+    MutexLock lock(mutex_);
+    for (auto it = by_id_.upper_bound(after_id); it != by_id_.end() && page.size() < most; ++it) {
+      page.push_back(it->second);
+    }
+  }
+  std::vector<SessionView> views;
+  for (const SessionRef& session : page) views.push_back(session->View());
+  return views;
+}
+
+SessionView Session::View() {
+  MutexLock lock(mutex);
+  return {id, identity, name, attached, held, buffers.size(), leases.size()};
+}
+
+size_t Broker::session_count() {
+  MutexLock lock(mutex_);
+  return by_id_.size();
+}
+
+void Broker::End(const SessionRef& session) {
+  {
+    MutexLock lock(mutex_);
+    by_token_.erase(session->token);
+  }
+  Teardown::Start(*this, session);
+}
+
+void Broker::Gone(const SessionRef& session) {
+  session->link->HangUp();
+  books_.Release(session->identity.uid, {.sessions = 1});
+  std::function<void()> drained;
+  {
+    MutexLock lock(mutex_);
+    by_id_.erase(session->id);
+    if (by_id_.empty()) std::swap(drained, drained_);
+  }
+  if (drained) drained();
+}
+
+void Broker::Drain(std::function<void()> ended) {
+  std::vector<SessionRef> all;
+  {
+    MutexLock lock(mutex_);
+    draining_ = true;
+    for (const auto& [id, session] : by_id_) all.push_back(session);
+    if (!all.empty()) drained_ = std::move(ended);
+  }
+  if (all.empty()) return ended();
+  for (const SessionRef& session : all) {
+    session->link->Send({.kind = v1::AttachEvent::DRAINING,
+                         .cause = v1::AttachEvent::SHUTDOWN,
+                         .message = "the daemon is ending; so does this session"});
+    End(session);
+  }
+}
+
+bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
+  BufferSlot slot;
+  bool orderly = true;
+  auto facts = memory::Inspect(fd.get());
+  if (facts.ok()) {
+    slot.buffer = std::make_shared<memory::Buffer>(std::move(fd), *facts, mappings_);
+  } else {
+    slot.refusal = facts.status();
+    orderly = disposer_.Close(session.identity.uid, std::move(fd));
+  }
+  MutexLock lock(session.mutex);
+  if (session.ending) return true;  // The slot, and the descriptor with it, goes here.
+  if (id == 0 || session.buffers.contains(id)) return false;
+  const size_t held = session.buffers.size();
+  if (held >= limits_.buffers) {
+    if (held >= limits_.buffers + kRefusalsRemembered) return false;
+    slot.buffer = nullptr;
+    slot.refusal = MakeError(
+        v1::QUOTA_BUFFERS,
+        absl::StrCat("the session holds ", held, " buffers; this one was not taken"),
+        {.limit_name = "buffers of the session",
+         .limit = limits_.buffers,
+         .used = held,
+         .advice = "Release buffers (release_after does it at once), then pass it again"});
+  }
+  session.buffers.emplace(id, std::move(slot));
+  return orderly;
+}
+
+absl::Status Broker::ReleaseBuffers(Session& session, const std::vector<uint64_t>& ids) {
+  if (ids.size() > limits_.ranges_per_call) {
+    return MakeError(v1::INVALID_LENGTH, absl::StrCat(ids.size(), " buffers in one call"),
+                     {.limit_name = "buffers in one call",
+                      .limit = limits_.ranges_per_call,
+                      .used = 0,
+                      .advice = "Release them in several calls"});
+  }
+  session.link->Drain();
+  std::vector<BufferSlot> gone;  // Declared before the lock: closed after it is released.
+  MutexLock lock(session.mutex);
+  for (const uint64_t id : ids) {
+    if (session.buffers.contains(id)) continue;
+    return MakeError(v1::BUFFER_UNKNOWN, absl::StrCat("no buffer ", id, " in this session"),
+                     {.advice = "Name buffers that were passed and not released"});
+  }
+  for (const uint64_t id : ids) {
+    const auto found = session.buffers.find(id);
+    if (found == session.buffers.end()) continue;  // Named twice.
+    gone.push_back(std::move(found->second));
+    session.buffers.erase(found);
+  }
+  return absl::OkStatus();
+}
+
+std::vector<DeviceRef> Broker::Catalog(bool refresh) {
+  if (!refresh) {
+    MutexLock lock(mutex_);
+    return catalog_;
+  }
+  std::vector<DeviceRef> fresh;
+  for (fabric::DeviceInfo& device : fabric_.Devices()) {
+    fresh.push_back(std::make_shared<const fabric::DeviceInfo>(std::move(device)));
+  }
+  MutexLock lock(mutex_);
+  catalog_ = fresh;
+  return fresh;
+}
+
+absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::string& device) {
+  const auto find = [&]() MRD_REQUIRES(session.mutex) -> const SessionDomain* {
+    for (const SessionDomain& domain : session.domains) {
+      if (domain.device->name == device) return &domain;
+    }
+    return nullptr;
+  };
+  {
+    MutexLock lock(session.mutex);
+    if (session.ending) return SessionUnknown();
+    if (const SessionDomain* made = find()) return *made;
+  }
+  SessionDomain fresh;
+  for (const bool refresh : {false, true}) {
+    for (const DeviceRef& known : Catalog(refresh)) {
+      if (known->name == device) fresh.device = known;
+    }
+    if (fresh.device) break;
+  }
+  if (!fresh.device) {
+    return MakeError(v1::DEVICE_UNKNOWN, "no device of this name here",
+                     {.advice = "ListDevices (mrctl devices) shows those there are"});
+  }
+  auto domain = fabric_.CreateDomain(device);
+  if (!domain.ok()) return domain.status();
+  fresh.domain = *std::move(domain);
+  MutexLock lock(session.mutex);
+  if (session.ending) return SessionUnknown();
+  // Another call of the session may have made one meanwhile: all of a session's regions on a device
+  // lie in one domain.
+  if (const SessionDomain* made = find()) return *made;
+  session.domains.push_back(fresh);
+  return fresh;
+}
+
+void Broker::Register(const SessionRef& session, RegisterSpec spec, RegisterDone done) {
+  Registration::Start(*this, session, std::move(spec), std::move(done));
+}
+
+LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most) {
+  std::vector<SessionRef> sessions;
+  if (session) {
+    sessions.push_back(session);
+  } else {
+    MutexLock lock(mutex_);
+    for (const auto& [id, each] : by_id_) sessions.push_back(each);
+  }
+  LeasePage page;
+  for (const SessionRef& each : sessions) {
+    MutexLock lock(each->mutex);
+    size_t taken = 0;
+    for (auto it = each->leases.upper_bound(after); it != each->leases.end() && taken <= most;
+         ++it, ++taken) {
+      page.leases.emplace_back(each->id, it->second->view());
+    }
+  }
+  std::sort(page.leases.begin(), page.leases.end(),
+            [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
+  if (page.leases.size() > most) {
+    page.leases.erase(page.leases.begin() + most, page.leases.end());
+    page.next = page.leases.back().second.id;
+  }
+  return page;
+}
+
+absl::StatusOr<Work> Work::Begin(Broker& broker, const SessionRef& session) {
+  MutexLock lock(session->mutex);
+  if (session->ending) return SessionUnknown();
+  return Work(broker, session);
+}
+
+Work::Work(Broker& broker, const SessionRef& session) : broker_(&broker), session_(session) {
+  ++session->pending;
+}
+
+Work::~Work() {
+  if (!session_) return;
+  {
+    MutexLock lock(session_->mutex);
+    if (--session_->pending > 0 || !session_->ending) return;
+  }
+  broker_->Gone(session_);
+}
+
+}  // namespace mrd::broker

@@ -1,0 +1,131 @@
+// Broker::Deregister and the end of leases, whatever its cause.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/broker/broker.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::broker {
+namespace {
+
+// What a thread that takes calls may end itself.
+constexpr size_t kSmallRegions = 512;
+constexpr uint64_t kSmallBytes = 4 << 20;
+
+// Ends what can be ended; the lease keeps the rest. True: all of it.
+bool EndRegions(Lease& lease, absl::Status* first_error) {
+  for (HeldRegion& held : lease.regions) {
+    const absl::Status ended = held.region->Deregister();
+    if (ended.ok()) {
+      held.region = nullptr;
+    } else if (first_error->ok()) {
+      *first_error = ended;
+    }
+  }
+  const auto left = std::remove_if(lease.regions.begin(), lease.regions.end(),
+                                   [](const HeldRegion& held) { return !held.region; });
+  lease.regions.erase(left, lease.regions.end());
+  return lease.regions.empty();
+}
+
+}  // namespace
+
+void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_ids, Done done) {
+  const size_t most = limits_.ranges_per_call;
+  if (lease_ids.empty() || lease_ids.size() > most) {
+    return done(MakeError(v1::INVALID_LENGTH, absl::StrCat(lease_ids.size(), " leases in one call"),
+                          {.limit_name = "leases in one call",
+                           .limit = most,
+                           .advice = absl::StrCat("Deregister 1 to ", most, " leases a call")}));
+  }
+  std::vector<std::unique_ptr<Lease>> leases;
+  size_t regions = 0;
+  uint64_t bytes = 0;
+  uint64_t unknown = 0;
+  std::shared_ptr<Work> work;
+  {
+    MutexLock lock(session->mutex);
+    if (session->ending) {
+      unknown = lease_ids.front();
+    } else {
+      work = std::make_shared<Work>(*this, session);
+    }
+    for (const uint64_t id : lease_ids) {
+      if (unknown != 0) break;
+      const auto found = session->leases.find(id);
+      if (found == session->leases.end()) {
+        unknown = id;
+        break;
+      }
+      regions += found->second->regions.size();
+      bytes += found->second->bytes;
+      leases.push_back(std::move(found->second));
+      session->leases.erase(found);
+    }
+    if (unknown != 0) {
+      for (auto& lease : leases) {
+        const uint64_t id = lease->view().id;
+        session->leases.emplace(id, std::move(lease));
+      }
+    }
+  }
+  if (!work) return done(SessionUnknown());
+  if (unknown != 0) {
+    return done(MakeError(v1::LEASE_UNKNOWN,
+                          absl::StrCat("no lease ", unknown, " in this session; nothing was ended"),
+                          {.advice = "It has ended already, or was named twice; ListLeases shows "
+                                     "those that stand"}));
+  }
+  auto task = [this, work, leases = std::move(leases), done = std::move(done)]() mutable {
+    done(EndLeases(work->session(), std::move(leases)));
+  };
+  if (regions <= kSmallRegions && bytes <= kSmallBytes) {
+    registrar_.RunSmallCleanup(session->id, std::move(task));
+  } else {
+    registrar_.SubmitCleanup(session->id, std::move(task));
+  }
+}
+
+absl::Status Broker::EndLeases(const SessionRef& session,
+                               std::vector<std::unique_ptr<Lease>> leases) {
+  absl::Status first_error;
+  Amounts freed;
+  std::vector<std::unique_ptr<Lease>> stuck;
+  for (auto& lease : leases) {
+    const Amounts booked = lease->booked();
+    const size_t regions = lease->regions.size();
+    if (EndRegions(*lease, &first_error)) {
+      freed += booked;
+      continue;
+    }
+    lease->bytes = lease->bytes / regions * lease->regions.size();
+    freed += booked;
+    freed -= lease->booked();
+    stuck.push_back(std::move(lease));
+  }
+  books_.Release(session->identity.uid, freed);
+  {
+    MutexLock lock(session->mutex);
+    session->held -= freed;
+    for (const auto& lease : leases) {
+      if (lease && lease->request) session->requests.LeaseEnded(lease->request);
+    }
+    if (!session->ending) {
+      for (auto& lease : stuck) {
+        const uint64_t id = lease->view().id;
+        session->leases.emplace(id, std::move(lease));
+      }
+      stuck.clear();
+    }
+  }
+  KeepStuck(std::move(stuck));
+  return first_error;
+}
+
+void Broker::KeepStuck(std::vector<std::unique_ptr<Lease>> leases) {
+  MutexLock lock(mutex_);
+  for (auto& lease : leases) stuck_.push_back(std::move(lease));
+}
+
+}  // namespace mrd::broker

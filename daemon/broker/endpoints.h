@@ -1,0 +1,79 @@
+// Endpoints of sessions: made, booked, and ended with their session.
+#ifndef MRD_DAEMON_BROKER_ENDPOINTS_H_
+#define MRD_DAEMON_BROKER_ENDPOINTS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/broker/broker.h"
+#include "mrd/v1/endpoint.pb.h"
+
+namespace mrd::broker {
+
+struct Endpoint {
+  uint64_t id = 0;
+  fabric::ConnectionInfo info;
+  // Of its session's lock: CONNECTED becomes DISCONNECTED when the peer leaves.
+  v1::Endpoint::State state = v1::Endpoint::STATE_UNSPECIFIED;
+  // One of the two. A listener is shared with the Accept calls that are being handed to it.
+  std::shared_ptr<fabric::Listener> listener;
+  std::unique_ptr<fabric::Connection> connection;
+};
+
+struct EndpointView {
+  uint64_t id;
+  v1::Endpoint::State state;
+  fabric::ConnectionInfo info;
+  std::string private_data;  // The peer's; only of a connection just made.
+};
+
+// Called exactly once, from any thread.
+using EndpointDone = absl::AnyInvocable<void(absl::StatusOr<EndpointView>)>;
+
+// How a connection is to be made.
+struct ConnectionWish {
+  std::string private_data;
+  fabric::Deadline deadline;
+  std::function<bool()> wanted;  // Whether the caller still waits.
+};
+
+// Thread-safe; the broker outlives it.
+class Endpoints {
+ public:
+  explicit Endpoints(Broker& broker) : broker_(broker) {}
+
+  // Errors: those of the fabric, QUOTA_ENDPOINTS, BUSY, SESSION_UNKNOWN.
+  void Listen(const SessionRef& session, std::string address, uint32_t port, int backlog,
+              EndpointDone done);
+  // Errors: those of the fabric, ENDPOINT_UNKNOWN, ENDPOINT_STATE, QUOTA_ENDPOINTS,
+  // SESSION_UNKNOWN.
+  void Accept(const SessionRef& session, uint64_t listener_id, ConnectionWish wish,
+              EndpointDone done);
+  void Connect(const SessionRef& session, const std::string& address, uint32_t port,
+               const std::string& source, ConnectionWish wish, EndpointDone done);
+  // Errors: ENDPOINT_UNKNOWN.
+  void Disconnect(const SessionRef& session, uint64_t id, Done done);
+  std::vector<EndpointView> List(const SessionRef& session);
+
+ private:
+  absl::StatusOr<Work> Book(const SessionRef& session);
+  void Unbook(const SessionRef& session);
+  // Gives the endpoint to its session. It is moved: the last holder ends it, which may block, and
+  // the callers of this must not. False: the session is ending, and the endpoint stays the caller's
+  // to end.
+  bool Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint);
+  fabric::ConnectionSpec SpecFor(const SessionRef& session,
+                                 const std::shared_ptr<Endpoint>& endpoint, ConnectionWish wish);
+  fabric::EstablishedCallback OnEstablished(std::shared_ptr<Work> work,
+                                            std::shared_ptr<Endpoint> endpoint, EndpointDone done);
+  void PeerLeft(const SessionRef& session, uint64_t id, bool error);
+
+  Broker& broker_;
+};
+
+}  // namespace mrd::broker
+
+#endif  // MRD_DAEMON_BROKER_ENDPOINTS_H_

@@ -1,0 +1,70 @@
+// A lease and the regions under it.
+#ifndef MRD_DAEMON_BROKER_LEASE_H_
+#define MRD_DAEMON_BROKER_LEASE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/inlined_vector.h"
+#include "daemon/broker/books.h"
+#include "daemon/fabric/fabric.h"
+#include "daemon/memory/mapping.h"
+
+namespace mrd::broker {
+
+// A device in one generation; shared by all that names it.
+using DeviceRef = std::shared_ptr<const fabric::DeviceInfo>;
+
+// The protection domain of a session on a device.
+struct SessionDomain {
+  DeviceRef device;
+  std::shared_ptr<fabric::Domain> domain;
+};
+
+struct KeyView {
+  DeviceRef device;
+  uint32_t lkey;
+  uint32_t rkey;
+};
+
+// What a client is told of a lease.
+struct LeaseView {
+  uint64_t id;
+  uint64_t buffer_id;
+  uint64_t offset;
+  uint64_t length;
+  uint64_t addr;
+  fabric::AccessMask access;
+  absl::InlinedVector<KeyView, 1> keys;
+};
+
+using LeaseViews = std::vector<LeaseView>;
+
+struct RequestRecord;
+
+// A region and what must outlive it: members die in reverse order.
+struct HeldRegion {
+  std::shared_ptr<fabric::Domain> domain;
+  std::shared_ptr<memory::Mapping>
+      mapping;  // Of an ON_DEMAND region: its pages are found through it. Else null.
+  std::unique_ptr<fabric::Region> region;
+};
+
+// Owned by its session, or by the one call that is making or ending it.
+struct Lease {
+  const LeaseView& view() const { return (*answer)[index]; }
+  Amounts booked() const { return {.regions = regions.size(), .bytes = bytes}; }
+
+  std::shared_ptr<const LeaseViews>
+      answer;  // Of the call that made it, shared by all of its leases.
+  uint32_t index = 0;
+  uint64_t bytes = 0;  // Booked.
+  absl::InlinedVector<HeldRegion, 1> regions;
+  std::shared_ptr<RequestRecord> request;  // That made it; null where it had no request_id.
+};
+
+}  // namespace mrd::broker
+
+#endif  // MRD_DAEMON_BROKER_LEASE_H_

@@ -1,0 +1,37 @@
+// How much each uid and each session may have where no policy says otherwise. README tables them.
+#ifndef MRD_DAEMON_BROKER_LIMITS_H_
+#define MRD_DAEMON_BROKER_LIMITS_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mrd::broker {
+
+struct Limits {
+  // Over all sessions of a uid.
+  uint64_t sessions = 4096;
+  uint64_t connections = 8192;  // To the gRPC socket.
+  uint64_t regions = 262144;
+  uint64_t pinned_bytes =
+      0;  // Of whole pages, each registration counted; 0: half of the machine's memory.
+  uint64_t endpoints = 1024;
+
+  // Of one session.
+  size_t buffers = 4096;  // Held at once, refused ones included.
+  size_t calls = 256;     // In flight.
+  size_t ranges_per_call = 10000;
+  size_t queued = 128;  // Registrations that wait for a thread.
+
+  // Of the daemon.
+  size_t queued_in_all = 4096;
+
+  // Buffers that can shrink under the device are taken.
+  bool unsealed = false;
+};
+
+// The same with pinned_bytes filled in.
+Limits WithDefaults(Limits limits);
+
+}  // namespace mrd::broker
+
+#endif  // MRD_DAEMON_BROKER_LIMITS_H_

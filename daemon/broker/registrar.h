@@ -1,0 +1,88 @@
+// The threads that pin, map and deregister: work that may take seconds. Bounded, and fair: one
+// session has at most half of the threads, small work goes before large, and beyond a bounded queue
+// the answer is BUSY at once.
+#ifndef MRD_DAEMON_BROKER_REGISTRAR_H_
+#define MRD_DAEMON_BROKER_REGISTRAR_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "daemon/broker/limits.h"
+#include "daemon/mutex.h"
+
+namespace mrd::broker {
+
+// Thread-safe.
+class Registrar {
+ public:
+  using Task = absl::AnyInvocable<void()>;
+
+  // `threads` of 0: one a core, at least four.
+  Registrar(const Limits& limits, size_t threads);
+  // Runs what is queued, then ends the threads.
+  ~Registrar();
+
+  // Runs `task` on a thread of the pool. `weight`, in bytes, orders it. Errors: BUSY; the task is
+  // not run then.
+  absl::Status Submit(uint64_t session_id, uint64_t weight, Task task);
+
+  // Runs a task that must not be refused: the end of something. Counted to the session's share like
+  // any other.
+  void SubmitCleanup(uint64_t session_id, Task task);
+
+  // How many of the calling threads may do small work themselves at one time: one less than there
+  // are, so that one is always left to take calls. Set once, before the first RunSmall.
+  void SetInlineSlots(int slots) { inline_slots_ = slots; }
+
+  // Runs small work in the calling thread where a slot is free (a hop to the pool costs more than
+  // the work), else in the pool. Errors: as Submit.
+  absl::Status RunSmall(uint64_t session_id, Task task);
+
+  // The same for the end of something: never refused.
+  void RunSmallCleanup(uint64_t session_id, Task task);
+
+  size_t most_a_session() const { return most_a_session_; }
+  size_t queued() const;
+
+ private:
+  struct Item {
+    uint64_t weight;
+    uint64_t sequence;
+    Task task;
+  };
+  struct Share {
+    std::deque<Item> light;  // Cleanup and small work.
+    std::deque<Item> heavy;
+    size_t running = 0;
+    size_t waiting() const { return light.size() + heavy.size(); }
+  };
+  using Shares = std::unordered_map<uint64_t, Share>;
+
+  bool RunHere(Task& task);
+  void Enqueue(uint64_t session_id, uint64_t weight, Task task) MRD_REQUIRES(mutex_);
+  // The item to run next, and whose; false: none may run now.
+  bool NextLocked(uint64_t* session_id, Item* item) MRD_REQUIRES(mutex_);
+  void Run();
+
+  const Limits limits_;
+  std::atomic<int> inline_slots_{0};
+  mutable Mutex mutex_;
+  CondVar changed_;
+  Shares shares_ MRD_GUARDED_BY(mutex_);  // Of sessions that have work queued or running.
+  size_t queued_ MRD_GUARDED_BY(mutex_) = 0;
+  uint64_t sequence_ MRD_GUARDED_BY(mutex_) = 0;
+  uint64_t picks_ MRD_GUARDED_BY(mutex_) = 0;
+  bool ending_ MRD_GUARDED_BY(mutex_) = false;
+  size_t most_a_session_ = 1;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace mrd::broker
+
+#endif  // MRD_DAEMON_BROKER_REGISTRAR_H_

@@ -1,0 +1,402 @@
+#include "daemon/broker/registration.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::broker {
+namespace {
+
+using fabric::Bit;
+
+constexpr size_t kRequestIdBytes = 64;
+constexpr uint64_t kBasePage = 4096;
+// What a thread that takes calls may do itself.
+constexpr uint64_t kSmallBytes = 1 << 20;
+constexpr size_t kSmallRegions = 512;
+constexpr size_t kCheckEvery = 64;  // Ranges.
+constexpr std::chrono::seconds kWaitForAddress{30};
+
+constexpr fabric::AccessMask kKnownAccess =
+    Bit(v1::LOCAL_WRITE) | Bit(v1::REMOTE_WRITE) | Bit(v1::REMOTE_READ) | Bit(v1::REMOTE_ATOMIC) |
+    Bit(v1::RELAXED_ORDERING) | Bit(v1::ON_DEMAND) | Bit(v1::HUGETLB);
+
+// As the kernel counts a registration: every page that it touches (ib_umem_num_pages).
+uint64_t PinnedBytes(const RangeSpec& range) {
+  const uint64_t first = range.addr & ~(kBasePage - 1);
+  return ((range.addr - first + range.length + kBasePage - 1) / kBasePage) * kBasePage;
+}
+
+}  // namespace
+
+void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec spec,
+                         RegisterDone done) {
+  auto work = Work::Begin(broker, session);
+  if (!work.ok()) return done(work.status());
+  auto self = std::shared_ptr<Registration>(
+      new Registration(broker, *std::move(work), std::move(spec), std::move(done)));
+  if (auto shape = self->CheckShape(); !shape.ok()) return self->done_(shape);
+  if (self->Repeats()) return;
+  if (auto found = self->FindBuffers(); !found.ok()) return self->Finish(found);
+  if (auto found = self->FindDomains(/*may_block=*/false); !found.ok()) return self->Finish(found);
+
+  uint64_t weight = 0;
+  for (const RangeSpec& range : self->spec_.ranges) {
+    weight = range.length > UINT64_MAX - weight ? UINT64_MAX : weight + range.length;
+  }
+  const bool small = weight <= kSmallBytes && self->Small();
+  auto& registrar = broker.registrar();
+  const auto task = [self] { self->Run(); };
+  const absl::Status taken =
+      small ? registrar.RunSmall(session->id, task) : registrar.Submit(session->id, weight, task);
+  if (!taken.ok()) self->Finish(taken);
+}
+
+absl::Status Registration::CheckShape() const {
+  const size_t most = broker_.limits().ranges_per_call;
+  if (spec_.ranges.empty() || spec_.ranges.size() > most) {
+    return MakeError(v1::INVALID_LENGTH, absl::StrCat(spec_.ranges.size(), " ranges in one call"),
+                     {.limit_name = "ranges in one call",
+                      .limit = most,
+                      .advice = absl::StrCat("Register 1 to ", most, " ranges a call")});
+  }
+  if (spec_.request_id.size() > kRequestIdBytes) {
+    return MakeError(v1::REQUEST_INVALID, "request_id is too long",
+                     {.limit_name = "bytes of a request_id",
+                      .limit = kRequestIdBytes,
+                      .advice = "Use at most 64 bytes"});
+  }
+  if ((spec_.access & ~kKnownAccess) != 0) {
+    return MakeError(v1::ACCESS_INVALID,
+                     absl::StrFormat("unknown access bits 0x%x", spec_.access & ~kKnownAccess),
+                     {.advice = "Use the flags of AccessFlag"});
+  }
+  if (fabric::LacksLocalWrite(spec_.access)) {
+    return MakeError(v1::ACCESS_INVALID, "REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE",
+                     {.advice = "Add LOCAL_WRITE; ibv_reg_mr(3) wants it"});
+  }
+  if (spec_.all_devices && !spec_.devices.empty()) {
+    return MakeError(v1::REQUEST_INVALID, "all_devices and devices are both given",
+                     {.advice = "Give one of them"});
+  }
+  for (size_t i = 0; i < spec_.devices.size(); ++i) {
+    const auto begin = spec_.devices.begin();
+    if (std::find(begin, begin + i, spec_.devices[i]) != begin + i) {
+      return MakeError(v1::REQUEST_INVALID, "a device is named twice",
+                       {.advice = "Name each device once"});
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool Registration::Repeats() {
+  if (spec_.request_id.empty()) return false;
+  std::shared_ptr<const LeaseViews> answer;
+  {
+    MutexLock lock(session_.mutex);
+    const auto record = session_.requests.Find(spec_.request_id);
+    if (!record) {
+      record_ = session_.requests.Begin(spec_.request_id, spec_.fingerprint);
+      return false;
+    }
+    if (record->fingerprint == spec_.fingerprint) {
+      if (!record->answer) {
+        record->waiters.push_back(std::move(done_));
+        return true;
+      }
+      answer = record->answer;
+    }
+  }
+  if (answer) {
+    done_(std::move(answer));
+  } else {
+    done_(MakeError(v1::REQUEST_ID_REUSED,
+                    "this request_id was used by the session with other parameters",
+                    {.advice = "Use a fresh request_id for each new request"}));
+  }
+  return true;
+}
+
+absl::Status Registration::FindBuffers() {
+  buffers_.reserve(spec_.ranges.size());
+  for (const bool drained : {false, true}) {
+    buffers_.clear();
+    uint64_t unknown = 0;
+    {
+      MutexLock lock(session_.mutex);
+      uint64_t last_id = 0;
+      for (const RangeSpec& range : spec_.ranges) {
+        if (range.buffer_id == last_id && !buffers_.empty()) {
+          buffers_.push_back(buffers_.back());
+          continue;
+        }
+        const auto found = session_.buffers.find(range.buffer_id);
+        if (found == session_.buffers.end()) {
+          unknown = range.buffer_id;
+          break;
+        }
+        if (!found->second.buffer) return found->second.refusal;
+        buffers_.push_back(found->second.buffer);
+        last_id = range.buffer_id;
+      }
+    }
+    if (buffers_.size() == spec_.ranges.size()) break;
+    if (drained) {
+      return MakeError(v1::BUFFER_UNKNOWN, absl::StrCat("no buffer ", unknown, " in this session"),
+                       {.advice = "Pass the buffer on the attach socket before naming it"});
+    }
+    // Its packet was sent before this call: it waits in the socket.
+    session_.link->Drain();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Registration::FindDomains(bool may_block) {
+  domains_.clear();
+  std::vector<std::string> names = spec_.devices;
+  if (names.empty()) {
+    const auto catalog = broker_.Catalog(/*refresh=*/false);
+    for (const DeviceRef& device : catalog) {
+      if (spec_.all_devices || device->active) names.push_back(device->name);
+      if (!spec_.all_devices && !names.empty()) break;
+    }
+    if (names.empty() && !catalog.empty()) names.push_back(catalog.front()->name);
+  }
+  if (names.empty()) {
+    return MakeError(v1::DEVICE_UNKNOWN, "the daemon has no device",
+                     {.advice = "ListDevices (mrctl devices) shows those there are"});
+  }
+  for (const std::string& name : names) {
+    if (may_block) {
+      auto domain = broker_.DomainFor(session_, name);
+      if (!domain.ok()) return domain.status();
+      domains_.push_back(*std::move(domain));
+      continue;
+    }
+    MutexLock lock(session_.mutex);
+    const auto made = std::find_if(session_.domains.begin(), session_.domains.end(),
+                                   [&](const SessionDomain& d) { return d.device->name == name; });
+    if (made == session_.domains.end()) {
+      domains_.clear();  // Run makes it, on a thread that may wait.
+      return absl::OkStatus();
+    }
+    domains_.push_back(*made);
+  }
+  return absl::OkStatus();
+}
+
+bool Registration::Small() const {
+  if (domains_.empty() || spec_.ranges.size() * domains_.size() > kSmallRegions) return false;
+  for (const SessionDomain& domain : domains_) {
+    if (!domain.device->any_address) return false;  // May wait for its address.
+  }
+  for (size_t i = 0; i < spec_.ranges.size(); ++i) {
+    if (i > 0 && buffers_[i] == buffers_[i - 1]) continue;
+    const RangeSpec& range = spec_.ranges[i];
+    if (buffers_[i]->dma_buf() || !buffers_[i]->IsMapped(range.offset, 1)) return false;
+  }
+  return true;
+}
+
+bool Registration::Ending() {
+  MutexLock lock(session_.mutex);
+  return session_.ending;
+}
+
+void Registration::Run() {
+  const absl::Status made = Make();
+  if (!made.ok()) {
+    RollBack();
+    Finish(made);
+  }
+}
+
+absl::Status Registration::Make() {
+  if (domains_.empty()) {
+    if (auto found = FindDomains(/*may_block=*/true); !found.ok()) return found;
+  }
+  if (auto checked = CheckAndBook(); !checked.ok()) return checked;
+  const size_t count = spec_.ranges.size();
+  auto answer = std::make_shared<LeaseViews>(count);
+  leases_.reserve(count);
+  for (size_t i = 0; i < count; ++i) {
+    // Nobody waits for the answer of a session that is ending: pin no further.
+    if (i % kCheckEvery == 0 && Ending()) return SessionUnknown();
+    const RangeSpec& range = spec_.ranges[i];
+    leases_.push_back(std::make_unique<Lease>());
+    Lease& lease = *leases_.back();
+    lease.index = i;
+    lease.bytes = bytes_[i];
+    lease.request = record_;
+    LeaseView& view = (*answer)[i];
+    view = {broker_.NextId(),
+            range.buffer_id,
+            range.offset,
+            range.length,
+            range.addr,
+            spec_.access,
+            {}};
+    view.keys.resize(domains_.size());
+    for (size_t d = 0; d < domains_.size(); ++d) {
+      if (auto pinned = Pin(range, *buffers_[i], domains_[d], lease, view.keys[d]); !pinned.ok()) {
+        return pinned;
+      }
+    }
+    lease.answer = answer;
+  }
+  return Commit(std::move(answer));
+}
+
+absl::Status Registration::CheckHugetlb(const RangeSpec& range,
+                                        const memory::Buffer& buffer) const {
+  if (buffer.kind() != memory::Kind::kHugetlb) {
+    return MakeError(v1::ACCESS_INVALID, "access flag HUGETLB on a buffer without huge pages",
+                     {.advice = "Leave it out, or pass a memfd made with MFD_HUGETLB"});
+  }
+  const uint64_t page = buffer.page_size();
+  if (range.addr % page != 0 || range.length % page != 0) {
+    return MakeError(
+        v1::MISALIGNED,
+        absl::StrFormat("addr 0x%x and length %d with access flag HUGETLB", range.addr,
+                        range.length),
+        {.advice = absl::StrCat("Both must be multiples of the huge page size ", page)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Registration::CheckAndBook() {
+  Amounts wanted;
+  bytes_.reserve(spec_.ranges.size());
+  for (size_t i = 0; i < spec_.ranges.size(); ++i) {
+    const RangeSpec& range = spec_.ranges[i];
+    auto checked =
+        buffers_[i]->Check(range.offset, range.length, range.addr, broker_.limits().unsealed);
+    if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
+      checked = CheckHugetlb(range, *buffers_[i]);
+    }
+    if (!checked.ok()) return checked;
+    const uint64_t each = PinnedBytes(range);
+    const uint64_t bytes =
+        each > UINT64_MAX / domains_.size() ? UINT64_MAX : each * domains_.size();
+    bytes_.push_back(bytes);
+    wanted.bytes = bytes > UINT64_MAX - wanted.bytes ? UINT64_MAX : wanted.bytes + bytes;
+    wanted.regions += domains_.size();
+  }
+  if (auto booked = broker_.books().Book(session_.identity.uid, wanted); !booked.ok())
+    return booked;
+  booked_ = wanted;
+  MutexLock lock(session_.mutex);
+  session_.held += wanted;
+  return absl::OkStatus();
+}
+
+absl::Status Registration::Pin(const RangeSpec& range, memory::Buffer& buffer,
+                               const SessionDomain& domain, Lease& lease, KeyView& key) {
+  fabric::RegionSpec spec{.iova = range.addr,
+                          .length = range.length,
+                          .access = spec_.access,
+                          .va = nullptr,
+                          .dma_buf_fd = -1,
+                          .dma_buf_offset = 0};
+  absl::StatusOr<std::unique_ptr<fabric::Region>> region;
+  std::shared_ptr<memory::Mapping> kept;
+  if (buffer.dma_buf()) {
+    spec.dma_buf_fd = buffer.fd();
+    spec.dma_buf_offset = range.offset;
+    region = domain.domain->Register(spec);
+  } else if (domain.device->any_address) {
+    const bool same = last_mapping_ && &buffer == last_buffer_ &&
+                      last_mapping_->Covers(range.offset, range.length);
+    if (!same) {
+      auto mapping = buffer.Map(range.offset, range.length);
+      if (!mapping.ok()) return mapping.status();
+      last_mapping_ = *std::move(mapping);
+      last_buffer_ = &buffer;
+    }
+    last_mapping_->Populate(range.offset, range.length);
+    if ((spec_.access & Bit(v1::ON_DEMAND)) != 0) kept = last_mapping_;
+    spec.va = last_mapping_->At(range.offset);
+    region = domain.domain->Register(spec);
+  } else {
+    auto mapping = buffer.MapAt(range.addr, range.offset, range.length,
+                                std::chrono::steady_clock::now() + kWaitForAddress);
+    if (!mapping.ok()) return mapping.status();
+    (*mapping)->Populate(range.offset, range.length);
+    spec.va = (*mapping)->At(range.offset);
+    region = domain.domain->Register(spec);
+  }
+  if (!region.ok()) return region.status();
+  key = {domain.device, (*region)->lkey(), (*region)->rkey()};
+  lease.regions.push_back({domain.domain, std::move(kept), *std::move(region)});
+  return absl::OkStatus();
+}
+
+absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
+  std::vector<RegisterDone> waiters;
+  std::vector<BufferSlot> released;  // Declared before the lock: closed after it is released.
+  {
+    MutexLock lock(session_.mutex);
+    if (session_.ending) return SessionUnknown();
+    for (auto& lease : leases_) {
+      const uint64_t id = lease->view().id;
+      session_.leases.emplace_hint(session_.leases.end(), id, std::move(lease));
+    }
+    leases_.clear();
+    if (record_) waiters = session_.requests.Answer(record_, answer);
+    if (spec_.release_after) {
+      for (const RangeSpec& range : spec_.ranges) {
+        const auto found = session_.buffers.find(range.buffer_id);
+        if (found == session_.buffers.end()) continue;
+        released.push_back(std::move(found->second));
+        session_.buffers.erase(found);
+      }
+    }
+  }
+  for (RegisterDone& waiter : waiters) waiter(answer);
+  done_(std::move(answer));
+  return absl::OkStatus();
+}
+
+void Registration::RollBack() {
+  std::vector<std::unique_ptr<Lease>> stuck;
+  Amounts kept;
+  for (auto& lease : leases_) {
+    for (HeldRegion& held : lease->regions) {
+      if (held.region->Deregister().ok()) held.region = nullptr;
+    }
+    auto& regions = lease->regions;
+    regions.erase(std::remove_if(regions.begin(), regions.end(),
+                                 [](const HeldRegion& held) { return !held.region; }),
+                  regions.end());
+    if (regions.empty()) continue;
+    // A region that will not end keeps its pages booked; see Broker::stuck_.
+    lease->bytes = lease->bytes / domains_.size() * regions.size();
+    kept += lease->booked();
+    stuck.push_back(std::move(lease));
+  }
+  leases_.clear();
+  booked_ -= kept;
+  broker_.books().Release(session_.identity.uid, booked_);
+  {
+    MutexLock lock(session_.mutex);
+    session_.held -= booked_;
+  }
+  booked_ = {};
+  broker_.KeepStuck(std::move(stuck));
+}
+
+void Registration::Finish(RegisterResult result) {
+  std::vector<RegisterDone> waiters;
+  if (record_) {
+    MutexLock lock(session_.mutex);
+    waiters = session_.requests.Refuse(record_);
+  }
+  for (RegisterDone& waiter : waiters) waiter(result);
+  done_(std::move(result));
+}
+
+}  // namespace mrd::broker

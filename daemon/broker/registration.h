@@ -1,0 +1,66 @@
+// One Register call, from its checks to its commit or roll-back.
+#ifndef MRD_DAEMON_BROKER_REGISTRATION_H_
+#define MRD_DAEMON_BROKER_REGISTRATION_H_
+
+#include <memory>
+#include <vector>
+
+#include "daemon/broker/broker.h"
+
+namespace mrd::broker {
+
+// Runs on one thread at a time: the caller's and then, for work that may take long, one of the
+// registrar's.
+class Registration {
+ public:
+  static void Start(Broker& broker, const SessionRef& session, RegisterSpec spec,
+                    RegisterDone done);
+
+ private:
+  Registration(Broker& broker, Work work, RegisterSpec spec, RegisterDone done)
+      : broker_(broker),
+        session_(*work.session()),
+        work_(std::move(work)),
+        spec_(std::move(spec)),
+        done_(std::move(done)) {}
+
+  // What can be said of the call by itself.
+  absl::Status CheckShape() const;
+  // Joins a call with the same request_id. True: this one is answered, or will be with that one.
+  bool Repeats();
+  absl::Status FindBuffers();
+  // A named device that the session uses already is looked up in the session alone.
+  absl::Status FindDomains(bool may_block);
+  // Whether all of it takes a fraction of a millisecond: mapped, few, in domains that are there.
+  bool Small() const;
+
+  bool Ending();
+  void Run();
+  absl::Status Make();
+  absl::Status CheckAndBook();
+  absl::Status CheckHugetlb(const RangeSpec& range, const memory::Buffer& buffer) const;
+  absl::Status Pin(const RangeSpec& range, memory::Buffer& buffer, const SessionDomain& domain,
+                   Lease& lease, KeyView& key);
+  absl::Status Commit(std::shared_ptr<const LeaseViews> answer);
+  void RollBack();
+  void Finish(RegisterResult result);
+
+  Broker& broker_;
+  Session& session_;
+  const Work work_;
+  const RegisterSpec spec_;
+  RegisterDone done_;
+  std::shared_ptr<RequestRecord> record_;                 // Null: no request_id.
+  std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
+  std::vector<SessionDomain> domains_;
+  // Of the range before: mostly the same buffer's.
+  std::shared_ptr<memory::Mapping> last_mapping_;
+  const memory::Buffer* last_buffer_ = nullptr;
+  std::vector<std::unique_ptr<Lease>> leases_;  // Pinned so far.
+  std::vector<uint64_t> bytes_;                 // To be booked, one a range and device.
+  Amounts booked_;
+};
+
+}  // namespace mrd::broker
+
+#endif  // MRD_DAEMON_BROKER_REGISTRATION_H_

@@ -1,0 +1,68 @@
+#include "daemon/broker/teardown.h"
+
+#include <utility>
+
+namespace mrd::broker {
+namespace {
+
+// Fewer regions than this are not worth a second thread.
+constexpr size_t kRegionsAPart = 512;
+
+}  // namespace
+
+void Teardown::Start(Broker& broker, const SessionRef& session) {
+  std::shared_ptr<Teardown> self;
+  {
+    MutexLock lock(session->mutex);
+    if (session->ending) return;
+    session->ending = true;
+    self.reset(new Teardown(broker, Work(broker, session)));
+    self->endpoints_.swap(session->endpoints);
+    const size_t parts =
+        std::min(broker.registrar().most_a_session(), session->leases.size() / kRegionsAPart + 1);
+    self->parts_.resize(parts);
+    size_t next = 0;
+    for (auto& [id, lease] : session->leases) {
+      self->parts_[next++ * parts / session->leases.size()].push_back(std::move(lease));
+    }
+    session->leases.clear();
+  }
+  broker.registrar().SubmitCleanup(session->id, [self] { self->EndEndpoints(); });
+}
+
+void Teardown::EndEndpoints() {
+  const SessionRef& session = work_.session();
+  const Amounts freed{.endpoints = endpoints_.size()};
+  endpoints_.clear();
+  broker_.books().Release(session->identity.uid, freed);
+  {
+    MutexLock lock(session->mutex);
+    session->held -= freed;
+  }
+  parts_left_ = parts_.size();
+  for (size_t part = 1; part < parts_.size(); ++part) {
+    broker_.registrar().SubmitCleanup(
+        session->id, [self = shared_from_this(), part] { self->EndRegions(part); });
+  }
+  EndRegions(0);
+}
+
+void Teardown::EndRegions(size_t part) {
+  // Whoever is told of an error has gone: the broker keeps what would not end.
+  broker_.EndLeases(work_.session(), std::move(parts_[part])).IgnoreError();
+  if (--parts_left_ == 0) EndRest();
+}
+
+void Teardown::EndRest() {
+  const SessionRef& session = work_.session();
+  std::vector<SessionDomain> domains;
+  absl::flat_hash_map<uint64_t, BufferSlot> buffers;
+  {
+    MutexLock lock(session->mutex);
+    domains.swap(session->domains);
+    buffers.swap(session->buffers);
+  }
+  domains.clear();  // Before the buffers.
+}
+
+}  // namespace mrd::broker

@@ -1,0 +1,124 @@
+#include "daemon/memory/address_window.h"
+
+#include <errno.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::memory {
+
+bool InWindow(uint64_t address, uint64_t length) {
+  for (const AddressRange& window : kWindows) {
+    if (address >= window.begin && address < window.end && length <= window.end - address)
+      return true;
+  }
+  return false;
+}
+
+AddressWindow::Table::iterator AddressWindow::FindOverlapLocked(uint64_t address, uint64_t length) {
+  auto next = table_.lower_bound(address);
+  if (next != table_.end() && next->first < address + length) return next;
+  if (next == table_.begin()) return table_.end();
+  auto previous = std::prev(next);
+  return previous->first + previous->second.mapping->length() > address ? previous : table_.end();
+}
+
+std::shared_ptr<Mapping> AddressWindow::RemoveLocked(Table::iterator entry) {
+  auto mapping = std::move(entry->second.mapping);
+  lru_.erase(entry->second.lru);
+  table_.erase(entry);
+  return mapping;
+}
+
+absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
+    const Mappable& buffer, uint64_t address, uint64_t offset, uint64_t length,
+    std::chrono::steady_clock::time_point deadline) {
+  const Extent extent = ExtentToMap(buffer, offset, length, limits_.whole);
+  const uint64_t at = address - (offset - extent.offset);
+  if (address < offset - extent.offset || !InWindow(at, extent.length)) {
+    return MakeError(
+        v1::ADDRESS_UNUSABLE,
+        absl::StrFormat("the device cannot register at 0x%x: it uses the registering process' own "
+                        "addresses, and this one is outside the window for that",
+                        address),
+        {.advice =
+             absl::StrFormat("Map the buffer between 0x%x and 0x%x, as the client library does",
+                             kWindows[0].begin, kWindows[0].end)});
+  }
+  if (at % buffer.page_size != 0) {
+    return MakeError(
+        v1::MISALIGNED,
+        absl::StrFormat("the buffer's start, at 0x%x, is not a multiple of its page size %d", at,
+                        buffer.page_size),
+        {.advice = "Map the buffer at a multiple of its page size"});
+  }
+  std::vector<std::shared_ptr<Mapping>>
+      gone;  // Declared before the lock: unmapped after it is released.
+  MutexLock lock(mutex_);
+  for (auto overlap = FindOverlapLocked(at, extent.length); overlap != table_.end();
+       overlap = FindOverlapLocked(at, extent.length)) {
+    Entry& entry = overlap->second;
+    if (entry.key == buffer.key && entry.mapping->address() == at &&
+        entry.mapping->Covers(offset, length)) {
+      ++entry.users;
+      lru_.splice(lru_.begin(), lru_, entry.lru);
+      return Use(this, entry.mapping);
+    }
+    if (entry.users == 0) {
+      auto idle = RemoveLocked(overlap);
+      mutex_.Unlock();
+      idle.reset();  // Unmapping may take long, and the place is free only after it.
+      mutex_.Lock();
+    } else if (!released_.WaitUntil(mutex_, deadline)) {
+      return MakeError(v1::BUSY,
+                       absl::StrFormat("another registration holds the addresses at 0x%x", at),
+                       {.advice = "Try again"});
+    }
+  }
+  auto mapping = Mapping::Make(buffer.fd, extent.offset, extent.length, at);
+  if (!mapping && errno == EEXIST) {
+    return MakeError(v1::ADDRESS_UNUSABLE,
+                     absl::StrFormat("something of the daemon lies at 0x%x", at),
+                     {.errno_value = EEXIST, .advice = "Map the buffer elsewhere in the window"});
+  }
+  if (!mapping) return MappingError(errno, extent.length);
+  lru_.push_front(at);
+  table_.emplace(at, Entry{buffer.key, mapping, 1, lru_.begin()});
+  // Over the limit the oldest idle ones go.
+  for (auto old = lru_.end(); table_.size() > limits_.count && old != lru_.begin();) {
+    const auto entry = table_.find(*--old);
+    if (entry->second.users > 0) continue;
+    ++old;
+    gone.push_back(RemoveLocked(entry));
+  }
+  return Use(this, std::move(mapping));
+}
+
+void AddressWindow::Release(const Mapping& mapping) {
+  std::shared_ptr<Mapping> gone;  // Declared before the lock: unmapped after it is released.
+  MutexLock lock(mutex_);
+  const auto entry = table_.find(mapping.address());
+  if (--entry->second.users == 0 && entry->second.key == nullptr) gone = RemoveLocked(entry);
+  released_.NotifyAll();
+}
+
+void AddressWindow::Forget(const void* key) {
+  std::vector<std::shared_ptr<Mapping>> gone;  // Declared before the lock.
+  MutexLock lock(mutex_);
+  for (auto entry = table_.begin(); entry != table_.end();) {
+    const auto current = entry++;
+    if (current->second.key != key) continue;
+    current->second.key = nullptr;
+    if (current->second.users == 0) gone.push_back(RemoveLocked(current));
+  }
+}
+
+size_t AddressWindow::count() {
+  MutexLock lock(mutex_);
+  return table_.size();
+}
+
+}  // namespace mrd::memory

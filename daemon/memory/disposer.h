@@ -1,0 +1,41 @@
+// Closes descriptors that were refused. close(2) on a file of a FUSE server that does not answer
+// blocks for ever, so it happens on a thread that nobody waits for: one for each uid that has some
+// to close, and none in quiet times.
+#ifndef MRD_DAEMON_MEMORY_DISPOSER_H_
+#define MRD_DAEMON_MEMORY_DISPOSER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+
+#include "daemon/mutex.h"
+#include "daemon/unique_fd.h"
+
+namespace mrd::memory {
+
+// Thread-safe.
+class Disposer {
+ public:
+  // Closes `fd` soon. False: so many of this uid's wait already that it should send no more; it is
+  // taken all the same.
+  bool Close(uint32_t uid, UniqueFd fd);
+
+  // Whether more than a few of this uid's descriptors wait to be closed: a close that hangs.
+  bool Stuck(uint32_t uid);
+
+ private:
+  // Outlives the disposer where a close hangs.
+  struct State {
+    Mutex mutex;
+    std::unordered_map<uint32_t, std::deque<UniqueFd>> queues MRD_GUARDED_BY(mutex);
+  };
+  static void Run(std::shared_ptr<State> state, uint32_t uid);
+
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+}  // namespace mrd::memory
+
+#endif  // MRD_DAEMON_MEMORY_DISPOSER_H_

@@ -1,0 +1,95 @@
+#include "daemon/memory/inspect.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::memory {
+namespace {
+
+constexpr uint32_t kBasePage = 4096;
+
+// A dma-buf shows `exp_name:` in its fdinfo (drivers/dma-buf/dma-buf.c); fdinfo asks no file
+// system.
+bool IsDmaBuf(int fd) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+  const int info = open(path, O_RDONLY | O_CLOEXEC);
+  if (info < 0) return false;
+  char text[4096];
+  const ssize_t length = read(info, text, sizeof text - 1);
+  close(info);
+  if (length <= 0) return false;
+  text[length] = '\0';
+  return strstr(text, "\nexp_name:") != nullptr;
+}
+
+// By its name in /proc, which asks no file system either. Never quotes the client's path.
+std::string Describe(int fd) {
+  char path[64];
+  char target[128];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(path, target, sizeof target);
+  const absl::string_view name(target, length > 0 ? length : 0);
+  if (absl::StartsWith(name, "pipe:")) return "a pipe";
+  if (absl::StartsWith(name, "socket:")) return "a socket";
+  if (absl::StartsWith(name, "anon_inode:")) return "a kernel object without pages (anon_inode)";
+  if (absl::StartsWith(name, "/dev/")) return "a device file";
+  return "a file or directory of another file system";
+}
+
+absl::Status NotSharedMemory(int fd, int errno_value) {
+  return MakeError(
+      v1::NOT_SHARED_MEMORY,
+      absl::StrCat("the descriptor is ",
+                   errno_value == EBADF ? std::string("opened with O_PATH") : Describe(fd),
+                   ", not shared memory"),
+      {.errno_value = errno_value,
+       .advice = "Pass a memfd, a hugetlb memfd, POSIX shm, a hugetlbfs file or a dma-buf"});
+}
+
+absl::StatusOr<Facts> InspectDmaBuf(int fd) {
+  const off_t size = lseek(fd, 0, SEEK_END);  // The size of a dma-buf; st_size is 0.
+  if (size <= 0) return NotSharedMemory(fd, errno);
+  return Facts{.kind = Kind::kDmaBuf,
+               .size = static_cast<uint64_t>(size),
+               .page_size = kBasePage,
+               .seals = 0,
+               .writable = true};
+}
+
+}  // namespace
+
+absl::StatusOr<Facts> Inspect(int fd) {
+  // F_GET_SEALS first: mm/memfd.c answers it from the inode for shmem and hugetlbfs and refuses
+  // everything else itself.
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0) {
+    if (errno == EINVAL && IsDmaBuf(fd)) return InspectDmaBuf(fd);
+    return NotSharedMemory(fd, errno);
+  }
+  struct stat stat_buf;
+  struct statfs statfs_buf;
+  if (fstat(fd, &stat_buf) < 0 || fstatfs(fd, &statfs_buf) < 0) return NotSharedMemory(fd, errno);
+  if (!S_ISREG(stat_buf.st_mode)) return NotSharedMemory(fd, 0);
+  const bool huge = statfs_buf.f_type == HUGETLBFS_MAGIC;
+  if (!huge && statfs_buf.f_type != TMPFS_MAGIC) return NotSharedMemory(fd, 0);
+  return Facts{.kind = huge ? Kind::kHugetlb : Kind::kShmem,
+               .size = static_cast<uint64_t>(stat_buf.st_size),
+               .page_size = huge ? static_cast<uint32_t>(stat_buf.st_blksize) : kBasePage,
+               .seals = seals,
+               .writable = (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR};
+}
+
+}  // namespace mrd::memory
