@@ -171,7 +171,7 @@ AttachConnection::AttachConnection(std::shared_ptr<Shared> shared, v1::AttachWel
 
 absl::StatusOr<std::unique_ptr<AttachConnection>> AttachConnection::Attach(
     AttachParameters parameters, std::shared_ptr<SessionState> state) {
-  auto socket = ConnectAttachSocket(parameters.path, parameters.timeout);
+  auto socket = ConnectAttachSocket(parameters.path, parameters.admin, parameters.timeout);
   if (!socket.ok()) return socket.status();
   auto welcome = Handshake(socket->get(), parameters);
   if (!welcome.ok()) return welcome.status();

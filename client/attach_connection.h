@@ -23,7 +23,8 @@
 namespace mrd::internal {
 
 struct AttachParameters {
-  std::string path;  // Of the attach socket.
+  std::string path;    // Of the attach socket.
+  bool admin = false;  // It is the operators'.
   std::string name;
   std::chrono::milliseconds timeout;  // For each step: connecting, being welcomed, passing buffers.
   std::function<void(const v1::AttachEvent&)> on_event;  // May be empty.

@@ -42,7 +42,7 @@ int Send(int socket, const std::string& payload, int control_type, const void* c
 
 }  // namespace
 
-absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path,
+absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin,
                                              std::chrono::milliseconds send_timeout) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -55,18 +55,18 @@ absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path,
   }
   memcpy(address.sun_path, path.data(), path.size());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return ConnectError(path, errno);
+  if (!socket.valid()) return ConnectError(path, admin, errno);
   // Bounds connect() too: it waits while the daemon's queue of connections is full.
   const auto usec = std::chrono::duration_cast<std::chrono::microseconds>(send_timeout).count();
   const timeval timeout = {usec / 1'000'000, usec % 1'000'000};
   if (setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) != 0) {
-    return ConnectError(path, errno);
+    return ConnectError(path, admin, errno);
   }
   int result;
   do {
     result = connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
   } while (result != 0 && errno == EINTR);
-  if (result != 0) return ConnectError(path, errno);
+  if (result != 0) return ConnectError(path, admin, errno);
   return socket;
 }
 

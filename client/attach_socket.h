@@ -17,9 +17,10 @@ namespace mrd::internal {
 // Packets of either direction (attach.proto).
 inline constexpr size_t kMaxPacketBytes = 4096;
 
-// Connects to the SOCK_SEQPACKET socket at `path`. Sending on the result blocks for at most
-// `send_timeout`. Errors name the path, the cause and what to do (connect_error.h).
-absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path,
+// Connects to the SOCK_SEQPACKET socket at `path` (`admin`: that of operators). Sending on the
+// result blocks for at most `send_timeout`. Errors name the path, the cause and what to do
+// (connect_error.h).
+absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin,
                                              std::chrono::milliseconds send_timeout);
 
 // Sends one packet with `fds` beside it. 0 or an errno: EAGAIN where the daemon did not read for

@@ -10,13 +10,13 @@ namespace mrd {
 
 absl::StatusOr<Client> Client::Attach(AttachOptions options) {
   internal::AttachParameters parameters;
+  parameters.admin = options.admin;
   parameters.name = std::move(options.name);
   parameters.timeout = options.timeout;
   parameters.on_event = std::move(options.on_event);
   parameters.on_lost = std::move(options.on_lost);
-  auto session =
-      internal::Session::Attach(internal::ResolveSocketDir(options.socket_dir), options.admin,
-                                std::move(parameters), options.call_timeout);
+  auto session = internal::Session::Attach(internal::ResolveSocketDir(options.socket_dir),
+                                           std::move(parameters), options.call_timeout);
   if (!session.ok()) return session.status();
   return Client(std::move(*session));
 }

@@ -47,7 +47,7 @@ std::string Describe(const std::string& path, const struct stat& st) {
 }
 
 // connect(2) needs write permission on the socket and search permission on each directory above.
-absl::Status PermissionError(const std::string& path, int errno_value) {
+absl::Status PermissionError(const std::string& path, bool admin, int errno_value) {
   const std::string who = "user " + UserName(geteuid()) + " may not use ";
   std::string blocked = path;
   struct stat st;
@@ -58,13 +58,14 @@ absl::Status PermissionError(const std::string& path, int errno_value) {
   const bool searchable = blocked == path;
   const mode_t needed = searchable ? S_IWGRP : S_IXGRP;
   std::string advice;
-  if (st.st_mode & needed) {
+  // Group 0 is nobody's to be added to.
+  if ((st.st_mode & needed) && st.st_gid != 0) {
     const std::string group = GroupName(st.st_gid);
     advice = "Add the user to group " + group + " (usermod -aG " + group +
              " NAME, then log in anew), or run the container with that supplementary group.";
   } else {
-    advice = "It is for user " + UserName(st.st_uid) + " alone: run this as " +
-             UserName(st.st_uid) + " (sudo).";
+    advice = "Run this as " + UserName(st.st_uid) + " (sudo)" +
+             (admin ? "." : ", or let a group in: mrd's --socket-group and --socket-mode.");
   }
   return LocalError(absl::StatusCode::kPermissionDenied,
                     "cannot attach over " + path + ": " + who + Describe(blocked, st), errno_value,
@@ -73,7 +74,7 @@ absl::Status PermissionError(const std::string& path, int errno_value) {
 
 }  // namespace
 
-absl::Status ConnectError(const std::string& path, int errno_value) {
+absl::Status ConnectError(const std::string& path, bool admin, int errno_value) {
   const std::string what = "cannot attach over " + path;
   const std::string directory = Parent(path);
   switch (errno_value) {
@@ -81,10 +82,11 @@ absl::Status ConnectError(const std::string& path, int errno_value) {
     case ENOTDIR:
       if (access(directory.c_str(), F_OK) != 0) {
         return LocalError(
-            absl::StatusCode::kUnavailable, what + ": there is no directory " + directory,
-            errno_value,
-            "In a container: mount the host's socket directory there. On the host: start mrd. "
-            "Elsewhere: set MRD_SOCKET_DIR to the directory.");
+            absl::StatusCode::kUnavailable, what + " (no directory " + directory + ")", errno_value,
+            admin ? "Operators attach over it, on the host itself: it is never given to "
+                    "containers. See whether mrd runs."
+                  : "In a container: mount the host's socket directory there. On the host: start "
+                    "mrd. Elsewhere: set MRD_SOCKET_DIR to the directory.");
       }
       return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
                         "The directory is there, the daemon's socket is not: start mrd, or set "
@@ -94,7 +96,7 @@ absl::Status ConnectError(const std::string& path, int errno_value) {
                         "The socket is there, but mrd does not run: start it.");
     case EACCES:
     case EPERM:
-      return PermissionError(path, errno_value);
+      return PermissionError(path, admin, errno_value);
     case EPROTOTYPE:
       return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
                         "Another program's socket is there: MRD_SOCKET_DIR must name the "

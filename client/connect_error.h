@@ -9,9 +9,10 @@
 
 namespace mrd::internal {
 
-// For `errno_value` of connect(2) on `path`. UNAVAILABLE, PERMISSION_DENIED (EACCES, EPERM) or
-// DEADLINE_EXCEEDED (EAGAIN: the queue of connections stayed full).
-absl::Status ConnectError(const std::string& path, int errno_value);
+// For `errno_value` of connect(2) on `path`, the operators' socket if `admin`. UNAVAILABLE,
+// PERMISSION_DENIED (EACCES, EPERM) or DEADLINE_EXCEEDED (EAGAIN: the queue of connections stayed
+// full).
+absl::Status ConnectError(const std::string& path, bool admin, int errno_value);
 
 }  // namespace mrd::internal
 

@@ -43,10 +43,10 @@ std::string AttachPath(const std::string& socket_dir, bool admin) {
   return socket_dir + (admin ? "-admin/attach.sock" : "/attach.sock");
 }
 
-absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& socket_dir, bool admin,
+absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& socket_dir,
                                                          AttachParameters parameters,
                                                          Rpc::Duration call_timeout) {
-  parameters.path = AttachPath(socket_dir, admin);
+  parameters.path = AttachPath(socket_dir, parameters.admin);
   auto state = std::make_shared<SessionState>();
   auto connection = AttachConnection::Attach(std::move(parameters), state);
   if (!connection.ok()) return connection.status();

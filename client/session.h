@@ -18,8 +18,9 @@ namespace mrd::internal {
 
 class Session final {
  public:
-  // `socket_dir` holds attach.sock and mrd.sock; parameters.path is filled in from it.
-  static absl::StatusOr<std::shared_ptr<Session>> Attach(const std::string& socket_dir, bool admin,
+  // `socket_dir` holds attach.sock and mrd.sock; parameters.path is filled in from it and from
+  // parameters.admin.
+  static absl::StatusOr<std::shared_ptr<Session>> Attach(const std::string& socket_dir,
                                                          AttachParameters parameters,
                                                          Rpc::Duration call_timeout);
 

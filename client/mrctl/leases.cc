@@ -1,0 +1,38 @@
+// mrctl leases: every registered region, whose it is, and its keys.
+#include <string>
+
+#include "client/mrctl/command.h"
+#include "client/mrctl/table.h"
+#include "client/mrctl/units.h"
+
+namespace mrctl {
+
+int RunLeases(const GlobalOptions& options, uint64_t session_id) {
+  auto client = Attach(options);
+  if (!client.ok()) return Fail(client.status());
+  auto leases = client->ListAllLeases(session_id);
+  if (!leases.ok()) return Fail(leases.status());
+  if (options.json) {
+    mrd::v1::ListAllLeasesResponse response;
+    response.mutable_leases()->Add(leases->begin(), leases->end());
+    PrintJson(response);
+    return kOk;
+  }
+  if (leases->empty()) {
+    Print("no leases\n");
+    return kOk;
+  }
+  Table table({">LEASE", ">SESSION", "DEVICE", "ADDRESS", ">LENGTH", "LKEY", "RKEY"});
+  for (const auto& held : *leases) {
+    const auto& lease = held.lease();
+    for (const auto& key : lease.keys()) {
+      table.Add({std::to_string(lease.lease_id()), std::to_string(held.session_id()), key.device(),
+                 FormatAddress(lease.addr()), FormatSize(lease.length()), FormatKey(key.lkey()),
+                 FormatKey(key.rkey())});
+    }
+  }
+  Print(table.Text());
+  return kOk;
+}
+
+}  // namespace mrctl

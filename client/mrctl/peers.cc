@@ -1,0 +1,86 @@
+#include "client/mrctl/peers.h"
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+#include <utility>
+
+#include "client/mrctl/command.h"
+#include "client/mrctl/units.h"
+#include "mrd/v1/status.h"
+
+namespace mrctl {
+namespace {
+
+// On stderr: stdout is for what was asked for.
+void Say(const mrd::v1::Endpoint& endpoint, const char* what) {
+  fprintf(stderr, "mrctl: peer %s %s\n",
+          FormatHostPort(endpoint.peer_address(), endpoint.peer_port()).c_str(), what);
+}
+
+}  // namespace
+
+void Peers::Start(const mrd::Listener* listener, std::string private_data) {
+  listener_ = listener;
+  thread_ =
+      std::thread([this, listener, data = std::move(private_data)] { AcceptLoop(listener, data); });
+}
+
+void Peers::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  // Makes the waiting Accept return.
+  if (listener_) listener_->Close().IgnoreError();
+  if (thread_.joinable()) thread_.join();
+  std::map<uint64_t, mrd::Endpoint> connected;
+  {
+    std::lock_guard lock(mutex_);
+    connected.swap(connected_);
+  }
+}
+
+void Peers::OnEvent(const mrd::v1::AttachEvent& event) {
+  if (event.kind() != mrd::v1::AttachEvent::ENDPOINT_ENDED) return;
+  for (const uint64_t id : event.endpoint_ids()) {
+    std::optional<mrd::Endpoint> ended;  // Destroyed, which is a call, without the lock.
+    std::lock_guard lock(mutex_);
+    const auto it = connected_.find(id);
+    if (it == connected_.end()) {
+      ended_early_.insert(id);
+      continue;
+    }
+    ended = std::move(it->second);
+    connected_.erase(it);
+    Say(ended->info(), "left");
+  }
+}
+
+void Peers::AcceptLoop(const mrd::Listener* listener, const std::string& private_data) {
+  for (;;) {
+    auto endpoint = listener->Accept(private_data);
+    std::unique_lock lock(mutex_);
+    if (stopping_) return;
+    if (endpoint.ok()) {
+      Say(endpoint->info(), "connected");
+      const uint64_t id = endpoint->endpoint_id();
+      if (ended_early_.erase(id) == 0) {
+        connected_.emplace(id, std::move(*endpoint));
+      } else {
+        Say(endpoint->info(), "left");
+      }
+      continue;
+    }
+    lock.unlock();
+    const mrd::v1::Reason reason = mrd::ReasonOf(endpoint.status());
+    if (reason == mrd::v1::WAIT_ENDED) continue;
+    if (reason == mrd::v1::SESSION_UNKNOWN) return;  // The command tells of the daemon's end.
+    Fail(endpoint.status());
+    // One peer that failed to connect is not the listener's end.
+    if (reason != mrd::v1::CONNECTION_FAILED && reason != mrd::v1::DEVICE_ERROR) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+}  // namespace mrctl

@@ -1,0 +1,46 @@
+// The peers of `mrctl register --listen`: accepted in a loop, told of the regions, dropped when
+// they leave.
+#ifndef MRD_CLIENT_MRCTL_PEERS_H_
+#define MRD_CLIENT_MRCTL_PEERS_H_
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "client/client.h"
+
+namespace mrctl {
+
+class Peers final {
+ public:
+  Peers() = default;
+  ~Peers() { Stop(); }
+  Peers(const Peers&) = delete;
+  Peers& operator=(const Peers&) = delete;
+
+  // Accepts on `listener`, which must outlive Stop(), giving each peer `private_data`.
+  void Start(const mrd::Listener* listener, std::string private_data);
+
+  // Stops listening and disconnects all peers.
+  void Stop();
+
+  // AttachOptions::on_event.
+  void OnEvent(const mrd::v1::AttachEvent& event);
+
+ private:
+  void AcceptLoop(const mrd::Listener* listener, const std::string& private_data);
+
+  const mrd::Listener* listener_ = nullptr;
+  std::thread thread_;
+  std::mutex mutex_;
+  std::map<uint64_t, mrd::Endpoint> connected_;  // Guarded by mutex_, as all below.
+  // Peers that left before Accept had returned their endpoint.
+  std::set<uint64_t> ended_early_;
+  bool stopping_ = false;
+};
+
+}  // namespace mrctl
+
+#endif  // MRD_CLIENT_MRCTL_PEERS_H_

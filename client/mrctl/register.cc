@@ -1,0 +1,172 @@
+#include "client/mrctl/register.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <utility>
+
+#include "client/mrctl/peers.h"
+#include "client/mrctl/stop.h"
+#include "client/mrctl/table.h"
+#include "client/remote_region.h"
+
+namespace mrctl {
+namespace {
+
+constexpr size_t kMostPrivateData = 196;  // rdma_accept(3).
+
+struct Held {
+  std::vector<mrd::Buffer> buffers;
+  std::vector<mrd::Region> regions;
+};
+
+absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterCommand& command) {
+  Held held;
+  std::vector<mrd::Range> ranges;
+  held.buffers.reserve(command.count);  // Ranges point into it.
+  for (uint32_t i = 0; i < command.count; ++i) {
+    auto buffer = client.CreateBuffer(command.size, {.pages = command.pages, .name = "mrctl"});
+    if (!buffer.ok()) return buffer.status();
+    held.buffers.push_back(std::move(*buffer));
+    // A device takes huge pages as such only if all of the range consists of them.
+    const mrd::Buffer& made = held.buffers.back();
+    const auto& flags = command.access.flags();
+    const bool huge = std::count(flags.begin(), flags.end(), mrd::v1::HUGETLB) > 0;
+    ranges.emplace_back(made, 0, huge ? made.mapped_size() : made.size());
+  }
+  mrd::RegisterOptions options;
+  options.devices = command.devices;
+  options.all_devices = command.all_devices;
+  options.preset = command.access.preset();
+  for (const int flag : command.access.flags()) {
+    options.flags.push_back(static_cast<mrd::v1::AccessFlag>(flag));
+  }
+  auto regions = client.Register(options, ranges);
+  if (!regions.ok()) return regions.status();
+  held.regions = std::move(*regions);
+  return held;
+}
+
+// What each peer is told: as many of the regions as private data takes, by their keys on the
+// listener's device.
+absl::StatusOr<std::string> Announcement(const std::vector<mrd::Region>& regions,
+                                         const mrd::v1::Endpoint& listener) {
+  if (listener.device().empty() && regions.front().keys().size() > 1) {
+    return absl::InvalidArgumentError(
+        "peers of which device? The regions have keys on several: give --listen the address of one "
+        "device, or name one with --device");
+  }
+  std::string bytes;
+  for (const mrd::Region& region : regions) {
+    if (bytes.size() + mrd::kRemoteRegionBytes > kMostPrivateData) break;
+    auto remote = mrd::RemoteRegionOf(region, listener.device());
+    if (!remote.ok()) return remote.status();
+    bytes += mrd::EncodeRemoteRegion(*remote);
+  }
+  return bytes;
+}
+
+std::string Text(const std::vector<mrd::Region>& regions, const mrd::v1::Endpoint* listener) {
+  Table table({"DEVICE", "ADDRESS", ">LENGTH", "LKEY", "RKEY", ">LEASE"});
+  for (const mrd::Region& region : regions) {
+    for (const mrd::RegionKey& key : region.keys()) {
+      table.Add({key.device, FormatAddress(region.addr()), FormatSize(region.length()),
+                 FormatKey(key.lkey), FormatKey(key.rkey), std::to_string(region.lease_id())});
+    }
+  }
+  std::string text = table.Text();
+  if (listener) {
+    text += "listening on " + FormatHostPort(listener->local_address(), listener->local_port()) +
+            (listener->device().empty() ? "" : ", device " + listener->device()) + "\n";
+  }
+  return text;
+}
+
+// {"leases": [Lease], "endpoint": Endpoint}
+std::string Json(const std::vector<mrd::Region>& regions, const mrd::v1::Endpoint* listener) {
+  std::string text = "{\"leases\": [";
+  const char* separator = "";
+  for (const mrd::Region& region : regions) {
+    mrd::v1::Lease lease;
+    lease.set_lease_id(region.lease_id());
+    lease.set_addr(region.addr());
+    lease.set_length(region.length());
+    for (const mrd::RegionKey& key : region.keys()) {
+      auto* out = lease.add_keys();
+      out->set_device(key.device);
+      out->set_generation(key.generation);
+      out->set_lkey(key.lkey);
+      out->set_rkey(key.rkey);
+    }
+    text += std::exchange(separator, ",") + ("\n  " + ToJson(lease, false));
+  }
+  text += "\n]";
+  if (listener) text += ",\n \"endpoint\": " + ToJson(*listener, false);
+  return text + "}\n";
+}
+
+// The end of the session, as its thread found it.
+class Lost final {
+ public:
+  void Set(const absl::Status& status) {
+    std::lock_guard lock(mutex_);
+    status_ = status;
+  }
+  absl::Status Get() {
+    std::lock_guard lock(mutex_);
+    return status_;
+  }
+
+ private:
+  std::mutex mutex_;
+  absl::Status status_;
+};
+
+}  // namespace
+
+int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
+  Stop stop;
+  Lost lost;
+  Peers peers;
+  mrd::AttachOptions attach;
+  attach.name = "mrctl register";
+  attach.on_event = [&](const mrd::v1::AttachEvent& event) {
+    if (!event.message().empty()) fprintf(stderr, "mrctl: %s\n", event.message().c_str());
+    peers.OnEvent(event);
+  };
+  attach.on_lost = [&](const absl::Status& status) {
+    lost.Set(status);
+    stop.Now();
+  };
+  auto client = Attach(options, std::move(attach));
+  if (!client.ok()) return Fail(client.status());
+  auto held = MakeRegions(*client, command);
+  if (!held.ok()) return Fail(held.status());
+
+  std::optional<mrd::Listener> listener;
+  if (command.listen) {
+    auto listening =
+        client->Listen({.address = command.listen->host, .port = command.listen->port});
+    if (!listening.ok()) return Fail(listening.status());
+    listener = std::move(*listening);
+    auto announcement = Announcement(held->regions, listener->info());
+    if (!announcement.ok()) return Fail(announcement.status());
+    peers.Start(&*listener, *announcement);
+  }
+  const mrd::v1::Endpoint* endpoint = listener ? &listener->info() : nullptr;
+  Print(options.json ? Json(held->regions, endpoint) : Text(held->regions, endpoint));
+
+  stop.Wait(command.seconds);
+
+  peers.Stop();
+  if (absl::Status status = lost.Get(); !status.ok()) return Fail(status);
+  absl::Status status = client->Deregister(held->regions);
+  if (!status.ok()) return Fail(status);
+  fprintf(stderr, "mrctl: %zu region%s deregistered\n", held->regions.size(),
+          held->regions.size() == 1 ? "" : "s");
+  // Before what its callbacks use goes away.
+  client->Detach();
+  return kOk;
+}
+
+}  // namespace mrctl

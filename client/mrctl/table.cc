@@ -1,0 +1,58 @@
+#include "client/mrctl/table.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace mrctl {
+namespace {
+
+// Columns on a terminal, taking each character of UTF-8 for one.
+size_t Width(const std::string& cell) {
+  return std::count_if(cell.begin(), cell.end(), [](char c) { return (c & 0xc0) != 0x80; });
+}
+
+// Names come from clients: a control character would let one write to the operator's terminal.
+std::string Printable(std::string cell) {
+  for (char& c : cell) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  return cell;
+}
+
+}  // namespace
+
+Table::Table(std::initializer_list<std::string> headings) {
+  std::vector<std::string> row;
+  for (const std::string& heading : headings) {
+    right_.push_back(heading[0] == '>');
+    row.push_back(right_.back() ? heading.substr(1) : heading);
+  }
+  rows_.push_back(std::move(row));
+}
+
+void Table::Add(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = Printable(std::move(cell));
+  rows_.push_back(std::move(cells));
+}
+
+std::string Table::Text() const {
+  std::vector<size_t> widths(right_.size(), 0);
+  for (const auto& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - Width(row[i]), ' ');
+      if (i > 0) line += "  ";
+      line += right_[i] ? padding + row[i] : row[i] + padding;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+}  // namespace mrctl

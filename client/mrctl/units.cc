@@ -1,0 +1,161 @@
+#include "client/mrctl/units.h"
+
+#include <charconv>
+#include <cstdio>
+
+#include "absl/strings/ascii.h"
+
+namespace mrctl {
+namespace {
+
+using mrd::v1::Access;
+using mrd::v1::AccessFlag;
+
+// The largest first: so that formatting finds the unit.
+constexpr struct {
+  char letter;
+  int shift;
+} kUnits[] = {{'E', 60}, {'P', 50}, {'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}};
+
+absl::Status Invalid(std::string_view what, std::string_view text, std::string_view expected) {
+  return absl::InvalidArgumentError(std::string(what) + " \"" + std::string(text) +
+                                    "\": expected " + std::string(expected));
+}
+
+absl::Status AddAccess(std::string_view word, Access* access) {
+  std::string name(word);
+  absl::AsciiStrToUpper(&name);
+  Access::Preset preset;
+  AccessFlag flag;
+  if (Access::Preset_Parse("REG_" + name, &preset)) {
+    if (access->preset() == Access::PRESET_UNSPECIFIED) {
+      access->set_preset(preset);
+    } else {
+      // A call takes one preset; the second one's flag says the same.
+      access->add_flags(preset == Access::REG_READ    ? mrd::v1::REMOTE_READ
+                        : preset == Access::REG_WRITE ? mrd::v1::REMOTE_WRITE
+                                                      : mrd::v1::LOCAL_WRITE);
+    }
+    return absl::OkStatus();
+  }
+  if (AccessFlag_Parse(name, &flag) && flag != mrd::v1::ACCESS_FLAG_UNSPECIFIED) {
+    access->add_flags(flag);
+    return absl::OkStatus();
+  }
+  return Invalid("access", word,
+                 "msgs, read, write, or flags: local_write, remote_read, remote_write, "
+                 "remote_atomic, relaxed_ordering, on_demand, hugetlb");
+}
+
+}  // namespace
+
+absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
+  const absl::Status invalid = Invalid("size", text, "bytes, or a number with K, M, G or T");
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || value == 0) return invalid;
+  std::string unit(end, text.data() + text.size());
+  absl::AsciiStrToUpper(&unit);
+  if (unit.empty() || unit == "B") return value;
+  for (const auto& [letter, shift] : kUnits) {
+    if (unit[0] != letter) continue;
+    const std::string rest = unit.substr(1);
+    if (rest != "" && rest != "B" && rest != "IB") return invalid;
+    if (value > UINT64_MAX >> shift) return Invalid("size", text, "at most 16 EiB");
+    return value << shift;
+  }
+  return invalid;
+}
+
+std::string FormatSize(uint64_t bytes) {
+  for (const auto& [letter, shift] : kUnits) {
+    const uint64_t unit = uint64_t{1} << shift;
+    if (bytes < unit) continue;
+    char text[32];
+    if (bytes % unit == 0) {
+      snprintf(text, sizeof(text), "%lu %ciB", static_cast<unsigned long>(bytes / unit), letter);
+    } else {
+      snprintf(text, sizeof(text), "%.1f %ciB",
+               static_cast<double>(bytes) / static_cast<double>(unit), letter);
+    }
+    return text;
+  }
+  return std::to_string(bytes) + " B";
+}
+
+absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
+  const absl::Status invalid =
+      Invalid("address", text, "ADDRESS:PORT, an IPv6 address in brackets: [ADDRESS]:PORT");
+  HostPort result;
+  std::string_view port;
+  if (!text.empty() && text[0] == '[') {
+    const size_t close = text.find(']');
+    if (close == std::string_view::npos) return invalid;
+    result.host = text.substr(1, close - 1);
+    port = text.substr(close + 1);
+    if (!port.empty() && port[0] != ':') return invalid;
+  } else {
+    const size_t colon = text.find(':');
+    if (colon != text.rfind(':')) return invalid;  // An IPv6 address without brackets.
+    result.host = text.substr(0, colon);
+    port = colon == std::string_view::npos ? "" : text.substr(colon);
+  }
+  if (port.empty()) return result;
+  port.remove_prefix(1);
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), result.port);
+  if (error != std::errc() || end != port.data() + port.size()) return invalid;
+  return result;
+}
+
+std::string FormatHostPort(std::string_view host, uint32_t port) {
+  std::string text(host);
+  if (text.find(':') != std::string::npos) text = "[" + text + "]";
+  return text + ":" + std::to_string(port);
+}
+
+absl::StatusOr<Access> ParseAccess(std::string_view text) {
+  Access access;
+  for (;;) {
+    const size_t comma = text.find(',');
+    absl::Status added = AddAccess(text.substr(0, comma), &access);
+    if (!added.ok()) return added;
+    if (comma == std::string_view::npos) return access;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::string FormatAccess(const std::vector<AccessFlag>& flags) {
+  std::string text;
+  for (const AccessFlag flag : flags) {
+    if (!text.empty()) text += ',';
+    std::string name = AccessFlag_Name(flag);
+    absl::AsciiStrToLower(&name);
+    text += name;
+  }
+  return text;
+}
+
+std::string FormatAge(int64_t seconds) {
+  if (seconds < 0) seconds = 0;
+  const auto number = [](int64_t n) { return std::to_string(n); };
+  if (seconds < 60) return number(seconds) + " s";
+  const int64_t minutes = seconds / 60;
+  if (minutes < 60) return number(minutes) + " min";
+  const int64_t hours = minutes / 60;
+  if (hours < 24) return number(hours) + " h " + number(minutes % 60) + " min";
+  return number(hours / 24) + " d " + number(hours % 24) + " h";
+}
+
+std::string FormatKey(uint32_t key) {
+  char text[16];
+  snprintf(text, sizeof(text), "0x%08x", key);
+  return text;
+}
+
+std::string FormatAddress(uint64_t addr) {
+  char text[24];
+  snprintf(text, sizeof(text), "0x%012lx", static_cast<unsigned long>(addr));
+  return text;
+}
+
+}  // namespace mrctl

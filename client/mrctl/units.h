@@ -1,0 +1,51 @@
+// Sizes, addresses and times as people write and read them.
+#ifndef MRD_CLIENT_MRCTL_UNITS_H_
+#define MRD_CLIENT_MRCTL_UNITS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "mrd/v1/registration.pb.h"
+
+namespace mrctl {
+
+// "4096", "4K", "64M", "1G", "2T", "64MiB": bytes, with powers of 1,024. INVALID_ARGUMENT for
+// anything else, 0 and what overflows.
+absl::StatusOr<uint64_t> ParseSize(std::string_view text);
+
+// The shortest exact form: "4 KiB", "64 MiB"; else with one decimal, "1.5 GiB"; below 1 KiB "12 B".
+std::string FormatSize(uint64_t bytes);
+
+struct HostPort {
+  std::string host;  // Without brackets.
+  uint16_t port = 0;
+};
+
+// "10.0.0.1:7471", "[fe80::1]:7471", ":7471" (no host), "10.0.0.1" (port 0).
+absl::StatusOr<HostPort> ParseHostPort(std::string_view text);
+
+// "10.0.0.1:7471"; an IPv6 address in brackets.
+std::string FormatHostPort(std::string_view host, uint32_t port);
+
+// A preset ("msgs", "read", "write"), flags of ibv_reg_mr(3) without IBV_ACCESS_ in either case
+// ("local_write", "remote_read", "remote_write", "remote_atomic", "relaxed_ordering", "on_demand",
+// "hugetlb"), or several joined with ",".
+absl::StatusOr<mrd::v1::Access> ParseAccess(std::string_view text);
+
+// "local_write,remote_read"
+std::string FormatAccess(const std::vector<mrd::v1::AccessFlag>& flags);
+
+// "7 s", "3 min", "4 h 12 min", "9 d 4 h".
+std::string FormatAge(int64_t seconds);
+
+// "0x00001a2b"
+std::string FormatKey(uint32_t key);
+// "0x650000000000"
+std::string FormatAddress(uint64_t addr);
+
+}  // namespace mrctl
+
+#endif  // MRD_CLIENT_MRCTL_UNITS_H_
