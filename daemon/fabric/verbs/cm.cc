@@ -1,0 +1,64 @@
+#include "daemon/fabric/verbs/cm.h"
+
+#include <utility>
+
+#include "mrd/v1/status.h"
+#include "spdlog/spdlog.h"
+
+namespace mrd::fabric::verbs {
+namespace {
+
+constexpr size_t kEnding = 8;
+constexpr size_t kConnecting = 16;
+
+}  // namespace
+
+Cm::Cm(Api& api, Devices& devices)
+    : api_(api),
+      devices_(devices),
+      ending_("mrd-cm-end", kEnding),
+      loop_("mrd-cm"),
+      connecting_("mrd-cm-connect", kConnecting) {
+  loop_.RunSync([this] {
+    for (const auto& device : devices_.all()) {
+      ibv_context* const context = device->context();
+      if (const int error = api_.SetAsyncNonBlocking(context); error != 0) {
+        spdlog::warn("device {}: no asynchronous events: {}", device->name(), ErrnoName(error));
+        continue;
+      }
+      watches_.push_back(
+          loop_.Watch(context->async_fd, [this, context] { ReadAsyncEvents(context); }));
+    }
+  });
+}
+
+Cm::~Cm() {
+  loop_.RunSync([this] {
+    for (const EventLoop::WatchId watch : watches_) loop_.Unwatch(watch);
+  });
+}
+
+void Cm::ReadAsyncEvents(ibv_context* context) {
+  for (;;) {
+    auto event = api_.GetAsyncEvent(context);
+    if (!event.ok()) return;
+    ibv_qp* qp = nullptr;
+    switch (event.value.event_type) {
+      case IBV_EVENT_QP_FATAL:
+      case IBV_EVENT_QP_REQ_ERR:
+      case IBV_EVENT_QP_ACCESS_ERR:
+        qp = event.value.element.qp;
+        break;
+      default:
+        break;
+    }
+    // Destroying a queue pair waits until its events are acknowledged, so the pointer holds until
+    // then and not longer.
+    const auto it = qp != nullptr ? failed_.find(qp) : failed_.end();
+    const std::function<void()> failed = it != failed_.end() ? it->second : nullptr;
+    api_.AckAsyncEvent(&event.value);
+    if (failed) failed();
+  }
+}
+
+}  // namespace mrd::fabric::verbs

@@ -1,0 +1,58 @@
+// What all endpoints of the verbs fabric share: the thread that reads their events, and those that
+// block for them.
+#ifndef MRD_DAEMON_FABRIC_VERBS_CM_H_
+#define MRD_DAEMON_FABRIC_VERBS_CM_H_
+
+#include <functional>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "daemon/fabric/event_loop.h"
+#include "daemon/fabric/verbs/api.h"
+#include "daemon/fabric/verbs/cm_id.h"
+#include "daemon/fabric/verbs/devices.h"
+#include "daemon/fabric/verbs/workers.h"
+
+namespace mrd::fabric::verbs {
+
+class Cm {
+ public:
+  Cm(Api& api, Devices& devices);
+  ~Cm();
+  Cm(const Cm&) = delete;
+  Cm& operator=(const Cm&) = delete;
+
+  Api& api() { return api_; }
+  Devices& devices() { return devices_; }
+  EventLoop& loop() { return loop_; }
+
+  // Runs what may block for minutes (rdma_connect).
+  void Connecting(Workers::Function function) { connecting_.Post(std::move(function)); }
+  // Runs what may block for seconds (the end of an id).
+  void Ending(Workers::Function function) { ending_.Post(std::move(function)); }
+
+  // Loop thread only. `failed` is called when the queue pair goes to the error state by itself (a
+  // peer used a wrong key, say), which rdma_cm does not tell. Until it is unwatched, which comes
+  // before its end.
+  void WatchQp(ibv_qp* qp, std::function<void()> failed) { failed_[qp] = std::move(failed); }
+  void UnwatchQp(ibv_qp* qp) { failed_.erase(qp); }
+
+ private:
+  void ReadAsyncEvents(ibv_context* context);
+
+  Api& api_;
+  Devices& devices_;
+  std::unordered_map<ibv_qp*, std::function<void()>> failed_;
+  std::vector<EventLoop::WatchId> watches_;
+  // In this order: what the workers run posts to the loop, and what the loop runs posts to those
+  // that end ids.
+  Workers ending_;
+  EventLoop loop_;
+  Workers connecting_;
+};
+
+}  // namespace mrd::fabric::verbs
+
+#endif  // MRD_DAEMON_FABRIC_VERBS_CM_H_

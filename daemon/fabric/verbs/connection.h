@@ -1,0 +1,38 @@
+// An established connection of the verbs fabric.
+#ifndef MRD_DAEMON_FABRIC_VERBS_CONNECTION_H_
+#define MRD_DAEMON_FABRIC_VERBS_CONNECTION_H_
+
+#include <functional>
+#include <memory>
+
+#include "daemon/fabric/event_loop.h"
+#include "daemon/fabric/fabric.h"
+#include "daemon/fabric/verbs/cm.h"
+#include "daemon/fabric/verbs/cm_id.h"
+
+namespace mrd::fabric::verbs {
+
+class VerbsConnection final : public Connection {
+ public:
+  // Loop thread only; `id` is established, and nobody watches it any more.
+  VerbsConnection(Cm& cm, std::unique_ptr<CmId> id, ConnectionInfo info,
+                  std::function<void(bool error)> left);
+  ~VerbsConnection() override;
+
+  const ConnectionInfo& info() const override { return info_; }
+
+ private:
+  void OnReadable();
+  void Left(bool error);
+
+  Cm& cm_;
+  std::unique_ptr<CmId> id_;
+  const ConnectionInfo info_;
+  // The loop thread's own.
+  std::function<void(bool error)> left_;
+  EventLoop::WatchId watch_;
+};
+
+}  // namespace mrd::fabric::verbs
+
+#endif  // MRD_DAEMON_FABRIC_VERBS_CONNECTION_H_

@@ -1,0 +1,73 @@
+// One opened RDMA device: what it can do, and how much of it this daemon uses.
+#ifndef MRD_DAEMON_FABRIC_VERBS_DEVICE_H_
+#define MRD_DAEMON_FABRIC_VERBS_DEVICE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/fabric/fabric.h"
+#include "daemon/fabric/verbs/api.h"
+#include "daemon/fabric/verbs/drivers.h"
+#include "daemon/fabric/verbs/errors.h"
+
+namespace mrd::fabric::verbs {
+
+// Thread safety: any thread.
+class Device {
+ public:
+  // Queries `context`. It stays open until the Device ends; `owned`: the Device then closes it.
+  static absl::StatusOr<std::unique_ptr<Device>> Make(Api& api, ibv_context* context,
+                                                      bool endpoints, bool owned,
+                                                      uint64_t generation);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  Api& api() const { return api_; }
+  ibv_context* context() const { return context_; }
+  const std::string& name() const { return info_.name; }
+  const DriverFacts& driver() const { return driver_; }
+  // As at the opening: `active` and `addresses` are not set.
+  const DeviceInfo& info() const { return info_; }
+  // With the state of its ports and its addresses, read afresh. Asks the kernel.
+  DeviceInfo Describe() const;
+
+  absl::StatusOr<std::shared_ptr<Domain>> CreateDomain();
+
+  // What this daemon holds on it; they count for messages, not for limits.
+  std::atomic<uint64_t> domains = 0;
+  std::atomic<uint64_t> regions = 0;
+  std::atomic<uint64_t> queue_pairs = 0;
+
+  Failed FailedDomain() const {
+    return {info_, "protection domain", "max_pd", max_domains_, domains};
+  }
+  Failed FailedRegion() const { return {info_, "region", "max_mr", info_.max_regions, regions}; }
+  Failed FailedQueuePair() const {
+    return {info_, "queue pair", "max_qp", max_queue_pairs_, queue_pairs};
+  }
+
+ private:
+  Device(Api& api, ibv_context* context, bool owned)
+      : api_(api), context_(context), owned_(owned) {}
+
+  absl::Status Query(bool endpoints, uint64_t generation);
+  // The kernel tells by the errno whether the driver registers dma-bufs at all.
+  bool ProbeDmaBuf();
+
+  Api& api_;
+  ibv_context* const context_;
+  const bool owned_;
+  DeviceInfo info_;
+  DriverFacts driver_;
+  uint8_t ports_ = 0;
+  uint64_t max_domains_ = 0;
+  uint64_t max_queue_pairs_ = 0;
+};
+
+}  // namespace mrd::fabric::verbs
+
+#endif  // MRD_DAEMON_FABRIC_VERBS_DEVICE_H_

@@ -1,0 +1,90 @@
+#include "daemon/fabric/verbs/domain.h"
+
+#include <errno.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/fabric/checks.h"
+#include "mrd/v1/status.h"
+#include "spdlog/spdlog.h"
+
+namespace mrd::fabric::verbs {
+namespace {
+
+int ToVerbs(AccessMask access) {
+  int flags = 0;
+  if (access & Bit(v1::LOCAL_WRITE)) flags |= IBV_ACCESS_LOCAL_WRITE;
+  if (access & Bit(v1::REMOTE_WRITE)) flags |= IBV_ACCESS_REMOTE_WRITE;
+  if (access & Bit(v1::REMOTE_READ)) flags |= IBV_ACCESS_REMOTE_READ;
+  if (access & Bit(v1::REMOTE_ATOMIC)) flags |= IBV_ACCESS_REMOTE_ATOMIC;
+  if (access & Bit(v1::RELAXED_ORDERING)) flags |= IBV_ACCESS_RELAXED_ORDERING;
+  if (access & Bit(v1::ON_DEMAND)) flags |= IBV_ACCESS_ON_DEMAND;
+  if (access & Bit(v1::HUGETLB)) flags |= IBV_ACCESS_HUGETLB;
+  return flags;
+}
+
+class VerbsRegion final : public Region {
+ public:
+  VerbsRegion(Device& device, ibv_mr* mr) : Region(mr->lkey, mr->rkey), device_(device), mr_(mr) {
+    device_.regions.fetch_add(1, std::memory_order_relaxed);
+  }
+  // Never leaves memory pinned that nobody knows of.
+  ~VerbsRegion() override { VerbsRegion::Deregister().IgnoreError(); }
+
+  absl::Status Deregister() override {
+    if (mr_ == nullptr) return absl::OkStatus();
+    const int error = device_.api().DeregMr(mr_);
+    // A device that is gone reaches no memory: the kernel ended the region with it.
+    if (error != 0 && !MeansRemoved(error)) {
+      return MakeError(
+          v1::DEVICE_ERROR,
+          absl::StrCat("device ", device_.name(), " did not end a region: ", ErrnoName(error)),
+          {.errno_value = error, .advice = "Try again; see the kernel's log (dmesg)"});
+    }
+    mr_ = nullptr;
+    device_.regions.fetch_sub(1, std::memory_order_relaxed);
+    return absl::OkStatus();
+  }
+
+ private:
+  Device& device_;
+  ibv_mr* mr_;  // Null once deregistered.
+};
+
+static_assert(sizeof(VerbsRegion) <= 40, "there are millions of them");
+
+}  // namespace
+
+VerbsDomain::VerbsDomain(Device& device, ibv_pd* pd) : device_(device), pd_(pd) {
+  device_.domains.fetch_add(1, std::memory_order_relaxed);
+}
+
+VerbsDomain::~VerbsDomain() {
+  if (const int error = device_.api().DeallocPd(pd_); error != 0 && !MeansRemoved(error)) {
+    spdlog::error("device {}: ibv_dealloc_pd: {}", device_.name(), ErrnoName(error));
+  }
+  device_.domains.fetch_sub(1, std::memory_order_relaxed);
+}
+
+absl::StatusOr<std::unique_ptr<Region>> VerbsDomain::Register(const RegionSpec& spec) {
+  const DeviceInfo& info = device_.info();
+  if (absl::Status status = CheckRegion(info, spec); !status.ok()) return status;
+  const int access = ToVerbs(spec.access);
+  Api& api = device_.api();
+  Result<ibv_mr*> mr;
+  if (spec.dma_buf_fd < 0) {
+    mr = api.RegMr(pd_, spec.va, spec.length, spec.iova, access);
+  } else if (info.dma_buf) {
+    mr = api.RegDmaBufMr(pd_, spec.dma_buf_offset, spec.length, spec.iova, spec.dma_buf_fd, access);
+  } else {
+    return MakeError(v1::UNSUPPORTED, absl::StrCat("device ", info.name, " takes no dma-buf"),
+                     {.errno_value = EOPNOTSUPP, .advice = "Use a device that does, or a memfd"});
+  }
+  if (!mr.ok()) {
+    return RegisterError(api, device_.driver(), device_.FailedRegion(), spec, mr.error);
+  }
+  return std::make_unique<VerbsRegion>(device_, mr.value);
+}
+
+}  // namespace mrd::fabric::verbs

@@ -1,0 +1,238 @@
+#include "daemon/fabric/verbs/listener.h"
+
+#include <errno.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/fabric/checks.h"
+#include "daemon/fabric/verbs/addresses.h"
+#include "daemon/fabric/verbs/connection.h"
+#include "daemon/fabric/verbs/errors.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::fabric::verbs {
+namespace {
+
+absl::Status WaitEnded() {
+  return MakeError(v1::WAIT_ENDED, "no peer connected in the time given",
+                   {.advice = "Accept again, or wait longer"});
+}
+
+absl::Status ListenerEnded() {
+  return MakeError(v1::ENDPOINT_UNKNOWN, "the listening endpoint has ended",
+                   {.advice = "Listen again"});
+}
+
+class VerbsListener final : public Listener {
+ public:
+  VerbsListener(Cm& cm, ConnectionInfo info, std::shared_ptr<ListenQueue> queue)
+      : cm_(cm), info_(std::move(info)), queue_(std::move(queue)) {}
+
+  ~VerbsListener() override {
+    cm_.loop().RunSync([this] { queue_->Close(); });
+  }
+
+  const ConnectionInfo& info() const override { return info_; }
+
+  void Accept(ConnectionSpec spec, EstablishedCallback done) override {
+    if (absl::Status status = CheckPrivateData(spec.private_data, kMaxAcceptData); !status.ok()) {
+      done(std::move(status));
+      return;
+    }
+    cm_.loop().Post([queue = queue_, spec = std::move(spec), done = std::move(done)]() mutable {
+      queue->Accept(std::move(spec), std::move(done));
+    });
+  }
+
+ private:
+  Cm& cm_;
+  const ConnectionInfo info_;
+  const std::shared_ptr<ListenQueue> queue_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Listener>> Listen(Cm& cm, const std::string& address, uint32_t port,
+                                                 int backlog) {
+  auto parsed = ParseAddress(address, port);
+  if (!parsed.ok()) return parsed.status();
+  const std::string text = EndpointText(*parsed);
+  auto id = CmId::Create(cm.api());
+  if (!id.ok()) return BindError(text, id.error);
+  backlog = std::max(backlog, 1);
+  int error = cm.api().BindAddr(id.value->id(), reinterpret_cast<sockaddr*>(&*parsed));
+  if (error == 0) error = cm.api().Listen(id.value->id(), backlog);
+  if (error != 0) return BindError(text, error);
+
+  ConnectionInfo info = id.value->Info();
+  // Bound to one address, the id belongs to the device that has it; to a wildcard, to none.
+  if (id.value->id()->verbs != nullptr) {
+    const Device* device = cm.devices().Find(id.value->id()->verbs);
+    if (device == nullptr) return BindError(text, ENODEV);
+    info.device = device->name();
+  }
+  auto queue = std::make_shared<ListenQueue>(cm, std::move(id.value), backlog);
+  cm.loop().RunSync([&] { queue->Start(queue); });
+  return std::make_unique<VerbsListener>(cm, std::move(info), std::move(queue));
+}
+
+ListenQueue::ListenQueue(Cm& cm, std::unique_ptr<CmId> id, size_t backlog)
+    : cm_(cm), id_(std::move(id)), backlog_(backlog) {}
+
+void ListenQueue::Start(std::shared_ptr<ListenQueue> self) {
+  watch_ = cm_.loop().Watch(id_->fd(), [self = std::move(self)] { self->OnReadable(); });
+}
+
+void ListenQueue::Close() {
+  if (id_ == nullptr) return;
+  cm_.loop().Unwatch(watch_);
+  // First of all, so that nothing new comes in; what had come in and was not read the kernel
+  // rejects.
+  id_.reset();
+  while (!requests_.empty()) Take(requests_.begin());
+  while (!handshakes_.empty()) Take(handshakes_.begin()).accept.done(ListenerEnded());
+  while (!accepts_.empty()) Take(accepts_.begin()).done(ListenerEnded());
+}
+
+void ListenQueue::Accept(ConnectionSpec spec, EstablishedCallback done) {
+  if (id_ == nullptr) {
+    done(ListenerEnded());
+    return;
+  }
+  const auto it = accepts_.insert(accepts_.end(), Waiting{std::move(spec), std::move(done), {}});
+  it->timer = cm_.loop().At(it->spec.deadline, [this, it] { Take(it).done(WaitEnded()); });
+  Match();
+}
+
+void ListenQueue::OnReadable() {
+  while (id_ != nullptr) {
+    auto event = id_->NextEvent();
+    if (!event) return;
+    switch (event->type) {
+      case RDMA_CM_EVENT_CONNECT_REQUEST:
+        OnRequest(*std::move(event));
+        break;
+      case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        Close();
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void ListenQueue::OnRequest(CmEvent event) {
+  // On its own channel at once: what happens to it is then told apart from what happens to the
+  // listener, and its descriptor is that of one endpoint.
+  auto id = CmId::Adopt(cm_.api(), event.id);
+  if (!id.ok()) return;  // Rejected, as for want of descriptors.
+  Device* const device = cm_.devices().Find(id.value->id()->verbs);
+  if (device == nullptr || requests_.size() >= backlog_) {
+    cm_.api().Reject(id.value->id());
+    return;
+  }
+  const auto it = requests_.insert(
+      requests_.end(), Request{std::move(id.value), device, std::move(event.private_data), 0, {}});
+  // Whatever comes before it was answered means that the peer is gone.
+  it->watch = cm_.loop().Watch(it->id->fd(), [this, it] {
+    if (it->id->NextEvent()) Take(it);
+  });
+  it->timer = cm_.loop().At(std::chrono::steady_clock::now() + kRequestWait, [this, it] {
+    cm_.api().Reject(it->id->id());
+    Take(it);
+  });
+  Match();
+}
+
+void ListenQueue::Match() {
+  while (!accepts_.empty() && !requests_.empty()) {
+    Waiting accept = Take(accepts_.begin());
+    if (accept.spec.wanted && !accept.spec.wanted()) {
+      accept.done(WaitEnded());  // May end this listener.
+      continue;
+    }
+    Answer(std::move(accept), Take(requests_.begin()));
+  }
+}
+
+void ListenQueue::Answer(Waiting accept, Request request) {
+  const std::string peer = EndpointText(request.id->id()->route.addr.dst_storage);
+  auto domain = accept.spec.domain(request.device->name());
+  absl::Status status = domain.status();
+  if (status.ok()) status = request.id->CreateQp(*request.device, *std::move(domain));
+  if (!status.ok()) {
+    cm_.api().Reject(request.id->id());
+    request.id.reset();
+    accept.done(std::move(status));
+    return;
+  }
+  rdma_conn_param param = {};
+  param.private_data = accept.spec.private_data.data();
+  param.private_data_len = accept.spec.private_data.size();
+  // As many outstanding reads as the peer asked for, or as the device can. Without any,
+  // InfiniBand's CM would not let the peer read (cm_init_qp_init_attr in the kernel).
+  param.responder_resources = RDMA_MAX_RESP_RES;
+  param.initiator_depth = RDMA_MAX_INIT_DEPTH;
+  param.rnr_retry_count = 7;  // Without end: the peer may post its receives later.
+  if (const int error = cm_.api().Accept(request.id->id(), &param); error != 0) {
+    request.id.reset();
+    accept.done(ConnectionError(peer, "it could not be accepted", error));
+    return;
+  }
+  const auto it =
+      handshakes_.insert(handshakes_.end(), Handshake{std::move(accept), std::move(request)});
+  it->request.watch = cm_.loop().Watch(it->request.id->fd(), [this, it] { OnHandshake(it); });
+  const auto handshake_end = std::chrono::steady_clock::now() + kHandshakeWait;
+  it->accept.timer = cm_.loop().At(
+      std::min(it->accept.spec.deadline, handshake_end), [this, it, peer, handshake_end] {
+        const bool wait_ended = it->accept.spec.deadline < handshake_end;
+        Take(it).accept.done(wait_ended ? WaitEnded()
+                                        : ConnectionError(peer, "it did not answer", ETIMEDOUT));
+      });
+}
+
+void ListenQueue::OnHandshake(std::list<Handshake>::iterator it) {
+  const auto event = it->request.id->NextEvent();
+  if (!event) return;
+  Handshake handshake = Take(it);
+  std::unique_ptr<CmId> id = std::move(handshake.request.id);
+  if (event->type != RDMA_CM_EVENT_ESTABLISHED || event->status != 0) {
+    const std::string peer = EndpointText(id->id()->route.addr.dst_storage);
+    id.reset();
+    handshake.accept.done(ConnectionError(peer, "it gave up", event->Error()));
+    return;
+  }
+  ConnectionInfo info = id->Info();
+  info.device = handshake.request.device->name();
+  auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id), std::move(info),
+                                                      std::move(handshake.accept.spec.left));
+  handshake.accept.done(
+      Established{std::move(connection), std::move(handshake.request.private_data)});
+}
+
+ListenQueue::Waiting ListenQueue::Take(std::list<Waiting>::iterator it) {
+  cm_.loop().Cancel(it->timer);
+  Waiting taken = std::move(*it);
+  accepts_.erase(it);
+  return taken;
+}
+
+ListenQueue::Request ListenQueue::Take(std::list<Request>::iterator it) {
+  cm_.loop().Cancel(it->timer);
+  cm_.loop().Unwatch(it->watch);
+  Request taken = std::move(*it);
+  requests_.erase(it);
+  return taken;
+}
+
+ListenQueue::Handshake ListenQueue::Take(std::list<Handshake>::iterator it) {
+  cm_.loop().Cancel(it->accept.timer);
+  cm_.loop().Unwatch(it->request.watch);
+  Handshake taken = std::move(*it);
+  handshakes_.erase(it);
+  return taken;
+}
+
+}  // namespace mrd::fabric::verbs
