@@ -50,21 +50,21 @@ class Session;
 struct AttachOptions {
   // The directory of the daemon's sockets. Empty: $MRD_SOCKET_DIR, else /run/mrd. At most 95 bytes;
   // for an admin session 89.
-  std::string socket_dir;
+  std::string socket_dir = {};
   // Attach as an operator, over DIR-admin/attach.sock: for ListSessions and ListAllLeases.
   bool admin = false;
   // For people: what this client is. At most 64 bytes of printable UTF-8.
-  std::string name;
+  std::string name = {};
   // For attaching, and for each packet on the attach socket later.
   std::chrono::milliseconds timeout = std::chrono::seconds(10);
   // For each call, retries included, that takes no wait of its own.
   std::chrono::milliseconds call_timeout = std::chrono::seconds(60);
   // Called on a thread of the library with each event (AttachEvent in attach.proto), in order. May
   // use and destroy the client; while it runs, no other event is read.
-  std::function<void(const v1::AttachEvent&)> on_event;
+  std::function<void(const v1::AttachEvent&)> on_event = {};
   // Called on the same thread, once, when the daemon has gone away: the session and its regions
   // have ended. Not called by Detach().
-  std::function<void(const absl::Status&)> on_lost;
+  std::function<void(const absl::Status&)> on_lost = {};
 };
 
 struct ListenOptions {
@@ -75,10 +75,10 @@ struct ListenOptions {
 };
 
 struct ConnectOptions {
-  std::string address;  // The peer's IP address.
+  std::string address = {};  // The peer's IP address.
   uint16_t port = 0;
-  std::string source_address;  // An IP address of a device here. Empty: by the routing table.
-  std::string private_data;    // For the peer: at most 56 bytes.
+  std::string source_address = {};  // An IP address of a device here. Empty: by the routing table.
+  std::string private_data = {};    // For the peer: at most 56 bytes.
   std::chrono::milliseconds wait = std::chrono::minutes(1);  // Until it stands; at most a minute.
 };
 

@@ -45,12 +45,12 @@ struct Range {
 
 struct RegisterOptions {
   // Where: each range on each of these. None: on the first active device.
-  std::vector<std::string> devices;
+  std::vector<std::string> devices = {};
   bool all_devices = false;  // On every device of the daemon; `devices` must be empty.
   // What the device may do: a preset named for rdma_reg_msgs(3), rdma_reg_read(3),
   // rdma_reg_write(3), or single flags of ibv_reg_mr(3), or both together.
   v1::Access::Preset preset = v1::Access::PRESET_UNSPECIFIED;
-  std::vector<v1::AccessFlag> flags;
+  std::vector<v1::AccessFlag> flags = {};
   // Has the daemon close its descriptors of these buffers with the call, as Buffer::Release does.
   bool release_after = false;
 };
