@@ -4,13 +4,10 @@
 // none of them across a verbs call, a mapping, or anything else that may sleep for long:
 //
 //   Broker          the table of sessions
-//   Session         all that one session holds
 //   attach socket   one packet of one attach connection: received and recorded in one step (ipc)
-//   RequestLog, Books, MappingCache, AddressWindow, Registrar, EventLoop, and each fabric's own:
+//   Session         all that one session holds
+//   Books, MappingCache, AddressWindow, Registrar, EventLoop, Answers, and each fabric's own:
 //   leaves
-//
-// An attach connection is drained (attach socket, then Session to record) only by threads that hold
-// neither.
 #ifndef MRD_DAEMON_MUTEX_H_
 #define MRD_DAEMON_MUTEX_H_
 

@@ -19,6 +19,9 @@ constexpr size_t kTokenBytes = 16;
 // session ends.
 constexpr size_t kRefusalsRemembered = 1024;
 
+// Reading devices afresh goes to sysfs: not for each of a client's calls.
+constexpr std::chrono::seconds kCatalogFresh{1};
+
 std::string RandomBytes(size_t count) {
   std::string bytes(count, '\0');
   // Up to 256 bytes come whole (getrandom(2)); without them no identity is safe.
@@ -195,9 +198,11 @@ absl::Status Broker::ReleaseBuffers(Session& session, const std::vector<uint64_t
 }
 
 std::vector<DeviceRef> Broker::Catalog(bool refresh) {
-  if (!refresh) {
+  const auto now = std::chrono::steady_clock::now();
+  {
     MutexLock lock(mutex_);
-    return catalog_;
+    if (!refresh || now - catalog_read_ < kCatalogFresh) return catalog_;
+    catalog_read_ = now;
   }
   std::vector<DeviceRef> fresh;
   for (fabric::DeviceInfo& device : fabric_.Devices()) {
@@ -247,14 +252,36 @@ void Broker::Register(const SessionRef& session, RegisterSpec spec, RegisterDone
   Registration::Start(*this, session, std::move(spec), std::move(done));
 }
 
-LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most) {
+std::vector<SessionRef> Broker::All() {
   std::vector<SessionRef> sessions;
-  if (session) {
-    sessions.push_back(session);
-  } else {
-    MutexLock lock(mutex_);
-    for (const auto& [id, each] : by_id_) sessions.push_back(each);
+  MutexLock lock(mutex_);
+  for (const auto& [id, session] : by_id_) sessions.push_back(session);
+  return sessions;
+}
+
+std::map<std::string, uint64_t> Broker::RegionsByDevice() {
+  std::map<std::string, uint64_t> regions;
+  for (const SessionRef& session : All()) {
+    MutexLock lock(session->mutex);
+    for (const auto& [id, lease] : session->leases) {
+      for (const KeyView& key : lease->view().keys) ++regions[key.device->name];
+    }
   }
+  return regions;
+}
+
+Totals Broker::Count() {
+  Totals totals{.booked = books_.Total()};
+  for (const SessionRef& session : All()) {
+    MutexLock lock(session->mutex);
+    totals.buffers += session->buffers.size();
+  }
+  totals.mappings = mappings_.cache.count() + mappings_.window.count();
+  return totals;
+}
+
+LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most) {
+  const std::vector<SessionRef> sessions = session ? std::vector<SessionRef>{session} : All();
   LeasePage page;
   for (const SessionRef& each : sessions) {
     MutexLock lock(each->mutex);

@@ -4,6 +4,7 @@
 #define MRD_DAEMON_BROKER_BROKER_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -49,6 +50,12 @@ struct LeasePage {
   uint64_t next = 0;                                   // 0: no more.
 };
 
+struct Totals {
+  Amounts booked;
+  size_t buffers = 0;
+  size_t mappings = 0;
+};
+
 // Thread-safe. Methods that take a Done or RegisterDone may call it before they return.
 class Broker {
  public:
@@ -85,8 +92,10 @@ class Broker {
   LeasePage Leases(const SessionRef& session, uint64_t after, size_t most);
   SessionRef SessionById(uint64_t id);
 
-  // By name, read afresh.
+  // By name, not older than a second.
   std::vector<DeviceRef> Devices() { return Catalog(true); }
+  std::map<std::string, uint64_t> RegionsByDevice();
+  Totals Count();
   // Of this session on this device, made when first asked for. May block.
   // Errors: those of Fabric::CreateDomain, SESSION_UNKNOWN.
   absl::StatusOr<SessionDomain> DomainFor(Session& session, const std::string& device);
@@ -103,6 +112,7 @@ class Broker {
   friend class Teardown;
   friend class Work;
 
+  std::vector<SessionRef> All();
   // Devices as last read: reading them afresh goes to sysfs.
   std::vector<DeviceRef> Catalog(bool refresh);
   // Deregisters and unbooks. Returns the first error; a lease that could not be ended goes back to
@@ -129,6 +139,7 @@ class Broker {
       MRD_GUARDED_BY(mutex_);  // Ending ones too, until they hold nothing.
   std::function<void()> drained_ MRD_GUARDED_BY(mutex_);
   std::vector<DeviceRef> catalog_ MRD_GUARDED_BY(mutex_);
+  std::chrono::steady_clock::time_point catalog_read_ MRD_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Lease>> stuck_
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.
   memory::Disposer disposer_;

@@ -1,10 +1,10 @@
-// A fabric drives devices: it registers memory in protection domains, and connects endpoints. It knows no session, no
-// lease and no quota; whoever calls it has checked what the caller may do. Two of them: verbs/ (libibverbs, librdmacm)
-// and soft/ (in this process, no hardware).
+// A fabric drives devices: it registers memory in protection domains, and connects endpoints. It
+// knows no session, no lease and no quota; whoever calls it has checked what the caller may do. Two
+// of them: verbs/ (libibverbs, librdmacm) and soft/ (in this process, no hardware).
 //
-// Thread safety: every method may be called from any thread. Those marked "may block" go to the kernel and must not be
-// called from the main loop.
-// Errors are made by MakeError (mrd/v1/status.h) with the reason, errno, limit and advice; they are final for callers.
+// Thread safety: every method may be called from any thread. Those marked "may block" go to the
+// kernel and must not be called from the main loop. Errors are made by MakeError (mrd/v1/status.h)
+// with the reason, errno, limit and advice; they are final for callers.
 #ifndef MRD_DAEMON_FABRIC_FABRIC_H_
 #define MRD_DAEMON_FABRIC_FABRIC_H_
 
@@ -44,14 +44,16 @@ struct RegionSpec {
   uint64_t iova = 0;    // The address that SGEs and peers use.
   uint64_t length = 0;  // Bytes, at least 1.
   AccessMask access = 0;
-  // Where this process has it mapped, MAP_SHARED and writable; agrees with iova modulo the page size. Used during the
-  // registration only: the region stands without the mapping. Null for a dma-buf.
+  // Where this process has it mapped, MAP_SHARED and writable; agrees with iova modulo the page
+  // size. Used during the registration only: the region stands without the mapping. Null for a
+  // dma-buf.
   void* va = nullptr;
   int dma_buf_fd = -1;          // ibv_reg_dmabuf_mr(3); else -1.
   uint64_t dma_buf_offset = 0;  // Bytes into the dma-buf.
 };
 
-// A registered range. The owner deregisters it before it destroys it, and destroys it before its domain.
+// A registered range. The owner deregisters it before it destroys it, and destroys it before its
+// domain.
 class Region {
  public:
   virtual ~Region() = default;
@@ -61,8 +63,8 @@ class Region {
   uint32_t lkey() const { return lkey_; }
   uint32_t rkey() const { return rkey_; }
 
-  // OK: the device reaches this memory no more (a device that has gone away reaches nothing). May block. On an error the
-  // region stands, and the call may be repeated.
+  // OK: the device reaches this memory no more (a device that has gone away reaches nothing). May
+  // block. On an error the region stands, and the call may be repeated.
   virtual absl::Status Deregister() = 0;
 
  protected:
@@ -73,16 +75,16 @@ class Region {
   const uint32_t rkey_;
 };
 
-// A protection domain on one device. Its end (destructor, may block) comes after that of its regions and connections;
-// the shared_ptrs that they hold see to it.
+// A protection domain on one device. Its end (destructor, may block) comes after that of its
+// regions and connections; the shared_ptrs that they hold see to it.
 class Domain {
  public:
   virtual ~Domain() = default;
 
-  // Checks what the device can do (length, access, address), then pins and registers. May block for as long as pinning
-  // takes: seconds for many gigabytes.
-  // Errors: INVALID_LENGTH, ACCESS_INVALID, ACCESS_UNSUPPORTED, ADDRESS_UNUSABLE, DEVICE_LIMIT, MEMLOCK,
-  // DEVICE_REMOVED, UNSUPPORTED, DEVICE_ERROR.
+  // Checks what the device can do (length, access, address), then pins and registers. May block for
+  // as long as pinning takes: seconds for many gigabytes. Errors: INVALID_LENGTH, ACCESS_INVALID,
+  // ACCESS_UNSUPPORTED, ADDRESS_UNUSABLE, DEVICE_LIMIT, MEMLOCK, DEVICE_REMOVED, UNSUPPORTED,
+  // DEVICE_ERROR.
   virtual absl::StatusOr<std::unique_ptr<Region>> Register(const RegionSpec& spec) = 0;
 };
 
@@ -95,8 +97,9 @@ struct ConnectionInfo {
   uint32_t qp_num = 0;
 };
 
-// An established connection and its queue pair. Its end (destructor, may block) disconnects: afterwards the peer reaches
-// nothing over it. The `left` callback of its making is not running and not called again once the destructor returns.
+// An established connection and its queue pair. Its end (destructor, may block) disconnects:
+// afterwards the peer reaches nothing over it. The `left` callback of its making is not running and
+// not called again once the destructor returns.
 class Connection {
  public:
   virtual ~Connection() = default;
@@ -111,30 +114,31 @@ struct Established {
 // Called exactly once, from a thread of the fabric or of the caller; must not block.
 using EstablishedCallback = absl::AnyInvocable<void(absl::StatusOr<Established>)>;
 
-// What a connection needs of its owner. Callbacks come from a thread of the fabric and must not block, but for
-// `domain`, which may go to the kernel.
+// What a connection needs of its owner. Callbacks come from a thread of the fabric and must not
+// block, but for `domain`, which may go to the kernel.
 struct ConnectionSpec {
   std::string private_data;  // For the peer. Accept: at most 196 bytes; connect: at most 56.
   Deadline deadline;         // After it the attempt fails with WAIT_ENDED.
   // The domain for the queue pair, on the device that the connection turned out to use.
   std::function<absl::StatusOr<std::shared_ptr<Domain>>(const std::string& device)> domain;
-  // Whether the attempt is still wanted; asked just before a peer is answered. May be empty: always.
+  // Whether the attempt is still wanted; asked just before a peer is answered. May be empty:
+  // always.
   std::function<bool()> wanted;
-  // The peer disconnected, or the connection failed; `error` tells which. At most once, after `done` was given the
-  // connection. The connection still has to be destroyed.
+  // The peer disconnected, or the connection failed; `error` tells which. At most once, after
+  // `done` was given the connection. The connection still has to be destroyed.
   std::function<void(bool error)> left;
 };
 
-// A listening endpoint. Its end (destructor, may block) answers waiting Accepts with ENDPOINT_UNKNOWN and rejects
-// requests that nobody took; connections that were accepted stand.
+// A listening endpoint. Its end (destructor, may block) answers waiting Accepts with
+// ENDPOINT_UNKNOWN and rejects requests that nobody took; connections that were accepted stand.
 class Listener {
  public:
   virtual ~Listener() = default;
   // local_address and local_port are set; device where the address is that of one.
   virtual const ConnectionInfo& info() const = 0;
 
-  // Takes the next connection request, in the order of the calls. `done` gets CONNECTION_FAILED when that request came to
-  // nothing. Does not block.
+  // Takes the next connection request, in the order of the calls. `done` gets CONNECTION_FAILED
+  // when that request came to nothing. Does not block.
   virtual void Accept(ConnectionSpec spec, EstablishedCallback done) = 0;
 };
 
@@ -147,12 +151,12 @@ class Fabric {
   // By name. The state of ports and addresses is read afresh.
   virtual std::vector<DeviceInfo> Devices() = 0;
 
-  // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN, DEVICE_REMOVED, DEVICE_LIMIT,
-  // DEVICE_ERROR.
+  // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN,
+  // DEVICE_REMOVED, DEVICE_LIMIT, DEVICE_ERROR.
   virtual absl::StatusOr<std::shared_ptr<Domain>> CreateDomain(const std::string& device) = 0;
 
-  // May block. Errors: ADDRESS_INVALID, CONNECTION_FAILED (the address is in use: errno says so), DEVICE_ERROR,
-  // UNSUPPORTED.
+  // May block. Errors: ADDRESS_INVALID, CONNECTION_FAILED (the address is in use: errno says so),
+  // DEVICE_ERROR, UNSUPPORTED.
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
                                                            uint32_t port, int backlog) = 0;
 

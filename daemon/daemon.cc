@@ -1,0 +1,169 @@
+#include "daemon/daemon.h"
+
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <systemd/sd-event.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
+#include "daemon/broker/broker.h"
+#include "daemon/fabric/soft/soft_fabric.h"
+#include "daemon/fabric/verbs/verbs_fabric.h"
+#include "daemon/ipc/attach_server.h"
+#include "daemon/ipc/rpc_acceptor.h"
+#include "daemon/ipc/socket_dir.h"
+#include "daemon/service/server.h"
+#include "mrd/v1/version.h"
+#include "spdlog/sinks/stdout_sinks.h"
+#include "spdlog/spdlog.h"
+
+namespace mrd {
+namespace {
+
+constexpr std::chrono::seconds kSweepEvery{1};
+
+void StartLogging(spdlog::level::level_enum level) {
+  auto logger = spdlog::stderr_logger_mt("mrd");
+  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  logger->set_level(level);
+  logger->flush_on(spdlog::level::debug);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// Each session has a few descriptors: the soft limit, made for select(2), is far too low.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& name,
+                                                           fabric::verbs::Api& verbs) {
+  if (name == "soft") return fabric::MakeSoftFabric();
+  return fabric::MakeVerbsFabric(verbs);
+}
+
+void LogDevices(broker::Broker& broker) {
+  for (const broker::DeviceRef& device : broker.Devices()) {
+    spdlog::info("device {}: {}, {}{}", device->name, v1::Device::Transport_Name(device->transport),
+                 device->active ? "active" : "down",
+                 device->addresses.empty() ? "" : ", " + absl::StrJoin(device->addresses, " "));
+  }
+  if (broker.fabric().name() == "soft") {
+    spdlog::warn(
+        "fabric soft: regions and keys are real within this daemon, but no NIC knows them; "
+        "for development only");
+  }
+}
+
+// The parts that take connections; they go before what serves them.
+struct Front {
+  Front(sd_event* loop, broker::Broker& broker, service::Server& server, ipc::SocketDir& sockets,
+        bool peer_pidfd)
+      : admin(loop, broker, {.admin = true, .peer_pidfd = peer_pidfd},
+              std::move(sockets.admin_attach)),
+        attach(loop, broker, {.admin = false, .peer_pidfd = peer_pidfd}, std::move(sockets.attach)),
+        rpc(loop, broker.books(), std::move(sockets.rpc),
+            [&server](UniqueFd connection) { server.Serve(std::move(connection)); }) {}
+
+  ipc::AttachServer admin;
+  ipc::AttachServer attach;
+  ipc::RpcAcceptor rpc;
+};
+
+class Daemon {
+ public:
+  Daemon(const Options& options, fabric::Fabric& fabric, ipc::SocketDir& sockets, sd_event* loop)
+      : loop_(loop),
+        drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+        broker_(fabric, options.limits, options.registrar_threads),
+        server_(service::Server::Start(broker_, options.server)),
+        front_(loop, broker_, *server_, sockets, options.peer_pidfd),
+        on_drained_(loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }) {
+    Sweep();
+  }
+
+  // A first signal ends in order, a second one at once.
+  void OnSignal(int signal) {
+    if (broker_.draining()) {
+      spdlog::error("{} again: ending at once; the kernel frees what is left", strsignal(signal));
+      _exit(1);
+    }
+    spdlog::info("{}: ending {} sessions", strsignal(signal), broker_.session_count());
+    broker_.Drain([this] { eventfd_write(drained_.get(), 1); });
+  }
+
+  void LogReady(const std::string& dir) {
+    LogDevices(broker_);
+    spdlog::info("mrd {} ready: fabric {}, sockets in {}", kVersion, broker_.fabric().name(), dir);
+  }
+
+  void Shutdown() { server_->Shutdown(); }
+
+ private:
+  void Sweep() {
+    server_->Sweep();
+    sweep_ = ipc::EventSource(loop_, kSweepEvery, [this] { Sweep(); });
+  }
+
+  sd_event* const loop_;
+  const UniqueFd drained_;
+  broker::Broker broker_;
+  const std::unique_ptr<service::Server> server_;
+  Front front_;
+  ipc::EventSource on_drained_;
+  ipc::EventSource sweep_;
+};
+
+int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
+  static_cast<Daemon*>(daemon)->OnSignal(static_cast<int>(info->ssi_signo));
+  return 0;
+}
+
+}  // namespace
+
+int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
+  StartLogging(options.log_level);
+  RaiseDescriptorLimit();
+  // Before any thread is started: all of them inherit the mask, and the signals go to the loop.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  auto sockets = ipc::SocketDir::Open(options.sockets);
+  if (!sockets.ok()) {
+    spdlog::error("{}", std::string(sockets.status().message()));
+    return 1;
+  }
+  auto fabric = MakeFabric(options.fabric, verbs);
+  if (!fabric.ok()) {
+    spdlog::error("{}", std::string(fabric.status().message()));
+    return 1;
+  }
+  sd_event* loop = nullptr;
+  if (sd_event_new(&loop) < 0) abort();
+  {
+    Daemon daemon(options, **fabric, *sockets, loop);
+    sd_event_add_signal(loop, nullptr, SIGTERM, OnSignal, &daemon);
+    sd_event_add_signal(loop, nullptr, SIGINT, OnSignal, &daemon);
+    daemon.LogReady(options.sockets.dir);
+    sd_event_loop(loop);
+    daemon.Shutdown();
+  }
+  sd_event_unref(loop);
+  spdlog::info("ended");
+  return 0;
+}
+
+}  // namespace mrd

@@ -1,0 +1,283 @@
+#include "daemon/ipc/attach_connection.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "mrd/v1/status.h"
+#include "mrd/v1/version.h"
+#include "spdlog/spdlog.h"
+
+namespace mrd::ipc {
+namespace {
+
+constexpr std::chrono::seconds kHandshake{5};
+constexpr size_t kNameBytes = 64;
+constexpr size_t kNonceBytes = 16;
+constexpr int kPacketsAtOnce = 64;    // Then other sources of the main loop have their turn.
+constexpr int kPacketsADrain = 4096;  // More than the socket's buffer holds.
+
+// Text that a terminal or a log line takes unharmed. The parser has made sure that it is UTF-8.
+bool IsPrintable(const std::string& text) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x20 || byte == 0x7f) return false;
+    // C1 controls, U+0080 to U+009F.
+    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker,
+                                   memory::Disposer& disposer, AttachOptions options,
+                                   UniqueFd socket, Peer peer,
+                                   std::function<void(AttachConnection*)> closed)
+    : loop_(loop),
+      broker_(broker),
+      disposer_(disposer),
+      options_(options),
+      socket_(std::move(socket)),
+      closed_(std::move(closed)),
+      uid_(peer.uid),
+      peer_(std::move(peer)) {}
+
+AttachConnection::~AttachConnection() = default;
+
+void AttachConnection::Start() {
+  // As soon as possible: credentials come only with packets sent after it is set.
+  const int on = 1;
+  setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
+  readable_ = EventSource(loop_, socket_.get(), EPOLLIN | EPOLLRDHUP,
+                          [this](uint32_t events) { OnReady(events); });
+  too_late_ = EventSource(loop_, kHandshake, [this] {
+    spdlog::debug("attach: no hello within {} s", kHandshake.count());
+    Close();
+  });
+}
+
+void AttachConnection::Close() {
+  const auto self = shared_from_this();
+  readable_.reset();
+  death_.reset();
+  too_late_.reset();
+  broker::SessionRef session;
+  {
+    MutexLock lock(mutex_);
+    session = std::move(session_);
+    session_ = nullptr;
+    shutdown(socket_.get(), SHUT_RDWR);
+  }
+  if (session) broker_.End(session);
+  closed_(this);
+}
+
+void AttachConnection::OnReady(uint32_t) {
+  bool standing;
+  {
+    MutexLock lock(mutex_);
+    standing = ReceiveLocked(kPacketsAtOnce);
+    if (standing && state_ == kAttached) {
+      too_late_.reset();
+      if (!death_ && peer_.pidfd) {
+        death_ = EventSource(loop_, peer_.pidfd.get(), EPOLLIN, [this](uint32_t) { Close(); });
+      }
+    }
+  }
+  if (!standing) Close();
+}
+
+void AttachConnection::Drain() {
+  MutexLock lock(mutex_);
+  if (!session_) return;
+  // The main loop sees the hang-up and ends the session.
+  if (!ReceiveLocked(kPacketsADrain)) shutdown(socket_.get(), SHUT_RDWR);
+}
+
+bool AttachConnection::ReceiveLocked(int most) {
+  for (int i = 0; i < most; ++i) {
+    Packet packet;
+    switch (Receive(socket_.get(), &packet)) {
+      case Received::kNothing:
+        return true;
+      case Received::kHangUp:
+        return false;
+      case Received::kMalformed:
+        spdlog::warn("attach: uid {} pid {} sent a malformed packet; its session ends", peer_.uid,
+                     peer_.pid);
+        Dispose(packet);
+        return false;
+      case Received::kPacket:
+        const bool orderly = Handle(packet);
+        Dispose(packet);
+        if (!orderly) return false;
+    }
+  }
+  return true;
+}
+
+void AttachConnection::Dispose(Packet& packet) {
+  for (UniqueFd& fd : packet.fds) {
+    if (fd) disposer_.Close(peer_.uid, std::move(fd));
+  }
+  packet.fds.clear();
+}
+
+bool AttachConnection::Handle(Packet& packet) {
+  v1::ClientPacket message;
+  if (message.ParseFromString(packet.bytes)) {
+    if (message.has_hello() && state_ == kHello) return HandleHello(message.hello(), packet);
+    if (message.has_answer() && state_ == kChallenged)
+      return HandleAnswer(message.answer(), packet);
+    if (message.has_pass_buffers() && state_ == kAttached) {
+      return HandleBuffers(message.pass_buffers(), packet);
+    }
+  }
+  if (state_ == kAttached) {
+    spdlog::warn("attach: uid {} pid {} sent a packet that says nothing; its session ends",
+                 peer_.uid, peer_.pid);
+    return false;
+  }
+  return Refuse(MakeError(v1::REQUEST_INVALID, "this is not the packet that attaching needs",
+                          {.advice = "Send AttachHello first, in the protocol of attach.proto"}));
+}
+
+bool AttachConnection::Refuse(const absl::Status& status) {
+  v1::DaemonPacket packet;
+  v1::AttachRefusal* refusal = packet.mutable_refusal();
+  refusal->set_code(static_cast<int>(status.code()));
+  refusal->set_message(std::string(status.message()));
+  if (const auto detail = DetailOf(status)) refusal->set_detail(detail->SerializeAsString());
+  ipc::Send(socket_.get(), packet.SerializeAsString());
+  return false;
+}
+
+bool AttachConnection::HandleHello(const v1::AttachHello& hello, Packet& packet) {
+  if (packet.fds.size() > 1) {
+    return Refuse(MakeError(v1::REQUEST_INVALID, "AttachHello with several descriptors",
+                            {.advice = "Send at most one, a pidfd"}));
+  }
+  if (hello.protocol_version() == 0) {
+    return Refuse(
+        MakeError(v1::UNSUPPORTED, "protocol version 0",
+                  {.advice = absl::StrCat("This daemon speaks version ", kProtocolVersion)}));
+  }
+  if (hello.name().size() > kNameBytes || !IsPrintable(hello.name())) {
+    return Refuse(MakeError(v1::REQUEST_INVALID, "the session's name is too long or not printable",
+                            {.limit_name = "bytes of a session's name",
+                             .limit = kNameBytes,
+                             .advice = "Use at most 64 bytes of printable UTF-8"}));
+  }
+  if (!hello.token().empty()) return Refuse(broker::SessionUnknown());
+  name_ = hello.name();
+  if (peer_.proven) return Admit();
+  if (peer_.pid != 0) return Challenge();
+  // Its pid is hidden: the descriptor that it gave tells of its death, if it is what it should be.
+  if (!packet.fds.empty() && IsPidfd(packet.fds[0].get())) {
+    peer_.pidfd = std::move(packet.fds[0]);
+    clients_pidfd_ = true;
+  }
+  return Admit();
+}
+
+bool AttachConnection::Challenge() {
+  nonce_.resize(kNonceBytes);
+  if (getrandom(nonce_.data(), nonce_.size(), 0) != static_cast<ssize_t>(kNonceBytes)) return false;
+  v1::DaemonPacket packet;
+  packet.mutable_challenge()->set_nonce(nonce_);
+  state_ = kChallenged;
+  return ipc::Send(socket_.get(), packet.SerializeAsString());
+}
+
+bool AttachConnection::HandleAnswer(const v1::AttachAnswer& answer, const Packet& packet) {
+  // The pidfd was opened by number after the connection was made: the process that connected may
+  // have died, and another one may have its pid since. The kernel vouches for the sender's pid now;
+  // if the pidfd's process lives still after that, it was the sender all the time in between.
+  const bool answered =
+      answer.nonce() == nonce_ && packet.credentials && packet.credentials->pid == peer_.pid &&
+      packet.credentials->uid == peer_.uid && peer_.pidfd && !HasEnded(peer_.pidfd);
+  if (!answered) {
+    return Refuse(MakeError(v1::POLICY_DENIED,
+                            "the challenge was not answered by the process that connected",
+                            {.advice = "Attach and answer in one and the same process"}));
+  }
+  return Admit();
+}
+
+bool AttachConnection::Admit() {
+  broker::Identity identity;
+  identity.pid = peer_.pid;
+  identity.uid = peer_.uid;
+  identity.gid = peer_.gid;
+  identity.admin = options_.admin && peer_.uid != kOverflowUid;
+  if (peer_.pid != 0) identity.comm = CommOf(peer_.pid);
+  identity.death = !peer_.pidfd ? "hang-up" : clients_pidfd_ ? "pidfd of the client" : "pidfd";
+  auto session = broker_.Attach(std::move(identity), name_, shared_from_this());
+  if (!session.ok()) {
+    spdlog::warn("attach: uid {} pid {} refused: {}", peer_.uid, peer_.pid,
+                 std::string(session.status().message()));
+    return Refuse(session.status());
+  }
+  session_ = *std::move(session);
+  state_ = kAttached;
+  v1::DaemonPacket packet;
+  v1::AttachWelcome* welcome = packet.mutable_welcome();
+  welcome->set_protocol_version(kProtocolVersion);
+  welcome->set_session_id(session_->id);
+  welcome->set_token(session_->token);
+  welcome->set_daemon_version(kVersion);
+  welcome->set_fabric(broker_.fabric().name());
+  v1::AttachLimits* limits = welcome->mutable_limits();
+  limits->set_max_buffers_per_packet(kMostPacketFds);
+  limits->set_max_buffers(broker_.limits().buffers);
+  limits->set_max_ranges_per_call(broker_.limits().ranges_per_call);
+  limits->set_max_message_bytes(4 << 20);
+  spdlog::debug("session {} attached: uid {} pid {} ({})", session_->id, peer_.uid, peer_.pid,
+                session_->identity.comm);
+  return ipc::Send(socket_.get(), packet.SerializeAsString());
+}
+
+bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet) {
+  if (pass.buffer_ids_size() == 0 ||
+      static_cast<size_t>(pass.buffer_ids_size()) != packet.fds.size()) {
+    spdlog::warn("session {}: {} buffer ids with {} descriptors; the session ends", session_->id,
+                 pass.buffer_ids_size(), packet.fds.size());
+    return false;
+  }
+  bool orderly = true;
+  for (size_t i = 0; i < packet.fds.size() && orderly; ++i) {
+    orderly = broker_.AddBuffer(*session_, pass.buffer_ids(static_cast<int>(i)),
+                                std::move(packet.fds[i]));
+  }
+  if (!orderly) {
+    spdlog::warn(
+        "session {}: a buffer id is 0 or in use, or far too many were passed; the session ends",
+        session_->id);
+  }
+  return orderly;
+}
+
+void AttachConnection::Send(const broker::Event& event) {
+  v1::DaemonPacket packet;
+  v1::AttachEvent* message = packet.mutable_event();
+  message->set_kind(event.kind);
+  message->set_cause(event.cause);
+  message->mutable_lease_ids()->Add(event.lease_ids.begin(), event.lease_ids.end());
+  message->mutable_endpoint_ids()->Add(event.endpoint_ids.begin(), event.endpoint_ids.end());
+  message->set_message(event.message);
+  MutexLock lock(send_mutex_);
+  message->set_sequence(++sequence_);
+  // What does not fit the socket's buffer is lost; the next event's number tells the client so.
+  ipc::Send(socket_.get(), packet.SerializeAsString());
+}
+
+void AttachConnection::HangUp() { shutdown(socket_.get(), SHUT_RDWR); }
+
+}  // namespace mrd::ipc

@@ -1,0 +1,91 @@
+// One connection to the attach socket: the protocol of proto/mrd/v1/attach.proto, and the session's
+// life.
+#ifndef MRD_DAEMON_IPC_ATTACH_CONNECTION_H_
+#define MRD_DAEMON_IPC_ATTACH_CONNECTION_H_
+
+#include <systemd/sd-event.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "daemon/broker/broker.h"
+#include "daemon/ipc/event.h"
+#include "daemon/ipc/packet.h"
+#include "daemon/ipc/peer.h"
+#include "daemon/memory/disposer.h"
+#include "daemon/mutex.h"
+#include "daemon/unique_fd.h"
+#include "mrd/v1/attach.pb.h"
+
+namespace mrd::ipc {
+
+struct AttachOptions {
+  bool admin = false;
+  bool peer_pidfd = true;  // Use SO_PEERPIDFD where the kernel has it.
+};
+
+// Main thread, but for what Link promises to any thread. Shared with the session, which it outlives
+// or not.
+class AttachConnection : public broker::Link,
+                         public std::enable_shared_from_this<AttachConnection> {
+ public:
+  // `closed` is called once, in the main loop, when the connection is over; it drops the connection
+  // from its table.
+  AttachConnection(sd_event* loop, broker::Broker& broker, memory::Disposer& disposer,
+                   AttachOptions options, UniqueFd socket, Peer peer,
+                   std::function<void(AttachConnection*)> closed);
+  ~AttachConnection() override;
+
+  // Takes packets from now on.
+  void Start();
+  // Ends the connection and its session.
+  void Close();
+  uid_t uid() const { return uid_; }
+
+  // Link.
+  void Drain() override MRD_EXCLUDES(mutex_);
+  void Send(const broker::Event& event) override;
+  void HangUp() override;
+
+ private:
+  enum State { kHello, kChallenged, kAttached };
+
+  void OnReady(uint32_t events);
+  // False: the peer has gone or has broken the protocol. `most` packets at once.
+  bool ReceiveLocked(int most) MRD_REQUIRES(mutex_);
+  bool Handle(Packet& packet) MRD_REQUIRES(mutex_);
+  bool HandleHello(const v1::AttachHello& hello, Packet& packet) MRD_REQUIRES(mutex_);
+  bool HandleAnswer(const v1::AttachAnswer& answer, const Packet& packet) MRD_REQUIRES(mutex_);
+  bool HandleBuffers(const v1::PassBuffers& pass, Packet& packet) MRD_REQUIRES(mutex_);
+  bool Challenge() MRD_REQUIRES(mutex_);
+  bool Admit() MRD_REQUIRES(mutex_);
+  bool Refuse(const absl::Status& status);
+  void Dispose(Packet& packet);
+
+  sd_event* const loop_;
+  broker::Broker& broker_;
+  memory::Disposer& disposer_;
+  const AttachOptions options_;
+  const UniqueFd socket_;
+  const std::function<void(AttachConnection*)> closed_;
+  const uid_t uid_;
+  EventSource readable_;
+  EventSource death_;
+  EventSource too_late_;  // For the hello and the answer.
+
+  Mutex mutex_;  // "attach socket" of daemon/mutex.h.
+  State state_ MRD_GUARDED_BY(mutex_) = kHello;
+  Peer peer_ MRD_GUARDED_BY(mutex_);
+  std::string name_ MRD_GUARDED_BY(mutex_);
+  std::string nonce_ MRD_GUARDED_BY(mutex_);
+  bool clients_pidfd_ MRD_GUARDED_BY(mutex_) = false;
+  broker::SessionRef session_ MRD_GUARDED_BY(mutex_);
+  std::atomic<uint64_t> sequence_{0};  // Of the last event.
+  Mutex send_mutex_;                   // Events go out in the order of their numbers.
+};
+
+}  // namespace mrd::ipc
+
+#endif  // MRD_DAEMON_IPC_ATTACH_CONNECTION_H_

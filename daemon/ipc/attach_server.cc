@@ -1,0 +1,50 @@
+#include "daemon/ipc/attach_server.h"
+
+#include <utility>
+
+#include "spdlog/spdlog.h"
+
+namespace mrd::ipc {
+namespace {
+
+// Connections that have not attached, of one uid.
+constexpr size_t kMostUnattached = 256;
+
+}  // namespace
+
+AttachServer::AttachServer(sd_event* loop, broker::Broker& broker, AttachOptions options,
+                           UniqueFd socket)
+    : loop_(loop),
+      broker_(broker),
+      options_(options),
+      listener_(loop, std::move(socket), [this](UniqueFd fd) { Accept(std::move(fd)); }) {}
+
+AttachServer::~AttachServer() {
+  while (!connections_.empty()) {
+    const auto connection = connections_.begin()->second;
+    connection->Close();
+  }
+}
+
+void AttachServer::Accept(UniqueFd socket) {
+  auto peer = PeerOf(socket.get(), options_.peer_pidfd);
+  if (!peer.ok()) return;
+  const uid_t uid = peer->uid;
+  size_t& count = by_uid_[uid];
+  if (count >= broker_.limits().sessions + kMostUnattached || disposer_.Stuck(uid)) {
+    spdlog::debug("attach: uid {} has {} connections; one more is closed", uid, count);
+    return;
+  }
+  ++count;
+  auto connection =
+      std::make_shared<AttachConnection>(loop_, broker_, disposer_, options_, std::move(socket),
+                                         *std::move(peer), [this](AttachConnection* closed) {
+                                           const auto entry = by_uid_.find(closed->uid());
+                                           if (--entry->second == 0) by_uid_.erase(entry);
+                                           connections_.erase(closed);
+                                         });
+  connections_.emplace(connection.get(), connection);
+  connection->Start();
+}
+
+}  // namespace mrd::ipc

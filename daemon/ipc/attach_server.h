@@ -1,0 +1,35 @@
+// The attach sockets' connections.
+#ifndef MRD_DAEMON_IPC_ATTACH_SERVER_H_
+#define MRD_DAEMON_IPC_ATTACH_SERVER_H_
+
+#include <memory>
+#include <unordered_map>
+
+#include "daemon/ipc/attach_connection.h"
+#include "daemon/ipc/listener.h"
+
+namespace mrd::ipc {
+
+// Main thread.
+class AttachServer {
+ public:
+  // `socket` listens; `loop` and `broker` outlive it.
+  AttachServer(sd_event* loop, broker::Broker& broker, AttachOptions options, UniqueFd socket);
+  // Ends every connection. REQUIRES: their sessions have ended.
+  ~AttachServer();
+
+ private:
+  void Accept(UniqueFd connection);
+
+  sd_event* const loop_;
+  broker::Broker& broker_;
+  const AttachOptions options_;
+  memory::Disposer disposer_;
+  std::unordered_map<AttachConnection*, std::shared_ptr<AttachConnection>> connections_;
+  std::unordered_map<uid_t, size_t> by_uid_;  // Connections, attached or not.
+  Listener listener_;
+};
+
+}  // namespace mrd::ipc
+
+#endif  // MRD_DAEMON_IPC_ATTACH_SERVER_H_

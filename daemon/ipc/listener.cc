@@ -1,0 +1,47 @@
+#include "daemon/ipc/listener.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "spdlog/spdlog.h"
+
+namespace mrd::ipc {
+namespace {
+
+constexpr int kAtOnce = 64;  // Then other sources have their turn.
+constexpr std::chrono::milliseconds kPause{100};
+
+}  // namespace
+
+Listener::Listener(sd_event* loop, UniqueFd socket, std::function<void(UniqueFd)> accepted)
+    : loop_(loop),
+      socket_(std::move(socket)),
+      accepted_(std::move(accepted)),
+      readable_(loop, socket_.get(), EPOLLIN, [this](uint32_t) { Accept(); }) {}
+
+void Listener::Accept() {
+  for (int i = 0; i < kAtOnce; ++i) {
+    UniqueFd connection(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (connection) {
+      accepted_(std::move(connection));
+      continue;
+    }
+    if (errno == EAGAIN) return;
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      // The connection stays in the queue, and the socket readable: without a pause this loop would
+      // spin.
+      spdlog::warn("cannot accept a connection: {}; raise LimitNOFILE if this goes on",
+                   strerror(errno));
+      readable_.SetEnabled(false);
+      pause_ = EventSource(loop_, kPause, [this] { readable_.SetEnabled(true); });
+      return;
+    }
+    // Others (ECONNABORTED ...) are of that connection alone.
+  }
+}
+
+}  // namespace mrd::ipc

@@ -1,0 +1,29 @@
+// Accepts connections in the main loop.
+#ifndef MRD_DAEMON_IPC_LISTENER_H_
+#define MRD_DAEMON_IPC_LISTENER_H_
+
+#include <functional>
+
+#include "daemon/ipc/event.h"
+#include "daemon/unique_fd.h"
+
+namespace mrd::ipc {
+
+class Listener {
+ public:
+  // `socket` listens and does not block.
+  Listener(sd_event* loop, UniqueFd socket, std::function<void(UniqueFd)> accepted);
+
+ private:
+  void Accept();
+
+  sd_event* const loop_;
+  const UniqueFd socket_;
+  const std::function<void(UniqueFd)> accepted_;
+  EventSource readable_;
+  EventSource pause_;  // Set while there are no descriptors left to accept with.
+};
+
+}  // namespace mrd::ipc
+
+#endif  // MRD_DAEMON_IPC_LISTENER_H_

@@ -1,0 +1,71 @@
+#include "daemon/ipc/peer.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/string_view.h"
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77  // include/uapi/asm-generic/socket.h, Linux 6.5
+#endif
+
+namespace mrd::ipc {
+
+absl::StatusOr<Peer> PeerOf(int socket, bool peer_pidfd) {
+  ucred credentials;
+  socklen_t length = sizeof credentials;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &length) < 0) {
+    return absl::ErrnoToStatus(errno, "SO_PEERCRED");
+  }
+  Peer peer;
+  peer.pid = credentials.pid;
+  peer.uid = credentials.uid;
+  peer.gid = credentials.gid;
+  int pidfd = -1;
+  length = sizeof pidfd;
+  if (peer_pidfd && getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) {
+    peer.pidfd.reset(pidfd);
+    peer.proven = true;
+  } else if (peer.pid > 0) {
+    peer.pidfd.reset(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
+  }
+  return peer;
+}
+
+bool HasEnded(const UniqueFd& pidfd) {
+  pollfd poll_fd{pidfd.get(), POLLIN, 0};
+  return poll(&poll_fd, 1, 0) > 0;
+}
+
+bool IsPidfd(int fd) {
+  char path[64];
+  char target[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(path, target, sizeof target);
+  const absl::string_view name(target, length > 0 ? length : 0);
+  return name == "anon_inode:[pidfd]" || absl::StartsWith(name, "pidfd:[");  // pidfs, Linux 6.9
+}
+
+std::string CommOf(pid_t pid) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/comm", pid);
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return "";
+  char text[64];
+  ssize_t length = read(file.get(), text, sizeof text);
+  if (length > 0 && text[length - 1] == '\n') --length;
+  std::string comm(text, length > 0 ? length : 0);
+  // The process chose these bytes: they go to terminals, and into messages that must be UTF-8.
+  for (char& c : comm) {
+    if (c < 0x20 || c > 0x7e) c = '?';
+  }
+  return comm;
+}
+
+}  // namespace mrd::ipc

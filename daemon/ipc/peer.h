@@ -1,0 +1,43 @@
+// Who is at the other end of an attach socket, by the kernel's word.
+#ifndef MRD_DAEMON_IPC_PEER_H_
+#define MRD_DAEMON_IPC_PEER_H_
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/unique_fd.h"
+
+namespace mrd::ipc {
+
+// The uid that an id which this user namespace does not know is shown as
+// (/proc/sys/kernel/overflowuid).
+inline constexpr uid_t kOverflowUid = 65534;
+
+struct Peer {
+  pid_t pid = 0;  // 0: of another pid namespace.
+  uid_t uid = 0;
+  gid_t gid = 0;
+  UniqueFd pidfd;  // Readable when the process has ended.
+  bool proven =
+      false;  // The pidfd is of the process that connected, not of one that took its pid since.
+};
+
+// SO_PEERCRED and, where `peer_pidfd` and the kernel (6.5) allow, SO_PEERPIDFD. On older kernels
+// pidfd_open(2) of the pid, which proves nothing before the peer has answered a challenge. Fails
+// only with a socket that is not connected.
+absl::StatusOr<Peer> PeerOf(int socket, bool peer_pidfd);
+
+// Whether the process has ended.
+bool HasEnded(const UniqueFd& pidfd);
+
+// Whether a received descriptor is a pidfd. Asks no file system.
+bool IsPidfd(int fd);
+
+// The command name of a process; empty where it cannot be read.
+std::string CommOf(pid_t pid);
+
+}  // namespace mrd::ipc
+
+#endif  // MRD_DAEMON_IPC_PEER_H_

@@ -1,0 +1,47 @@
+#include "daemon/ipc/rpc_acceptor.h"
+
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <utility>
+
+#include "spdlog/spdlog.h"
+
+namespace mrd::ipc {
+
+RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket,
+                         std::function<void(UniqueFd)> serve)
+    : loop_(loop),
+      books_(books),
+      serve_(std::move(serve)),
+      listener_(loop, std::move(socket), [this](UniqueFd fd) { Accept(std::move(fd)); }) {}
+
+void RpcAcceptor::Accept(UniqueFd connection) {
+  // The uid is for counting only: who calls is told by each call's token.
+  ucred peer;
+  socklen_t length = sizeof peer;
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) return;
+  const broker::Amounts one{.connections = 1};
+  if (auto booked = books_.Book(peer.uid, one); !booked.ok()) {
+    spdlog::debug("a connection is closed: {}", std::string(booked.message()));
+    return;
+  }
+  UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
+  if (!watched) {
+    books_.Release(peer.uid, one);
+    return;
+  }
+  const int key = watched.get();
+  Connection& entry = connections_[key];
+  entry.watched = std::move(watched);
+  entry.uid = peer.uid;
+  // Without EPOLLIN: hang-ups only, of the peer or, by its shutdown(2), of gRPC.
+  entry.over = EventSource(loop_, key, EPOLLRDHUP, [this, key, one](uint32_t) {
+    books_.Release(connections_.at(key).uid, one);
+    connections_.erase(key);
+  });
+  serve_(std::move(connection));
+}
+
+}  // namespace mrd::ipc

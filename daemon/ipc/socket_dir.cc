@@ -1,0 +1,130 @@
+#include "daemon/ipc/socket_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace mrd::ipc {
+namespace {
+
+absl::Status Failed(absl::string_view what, absl::string_view path) {
+  const int error = errno;
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path));
+}
+
+absl::Status MakeDir(const std::string& dir, mode_t mode) {
+  if (mkdir(dir.c_str(), mode) == 0) {
+    // mkdir is subject to the umask; a directory that was there keeps its owner's choice.
+    return chmod(dir.c_str(), mode) == 0 ? absl::OkStatus() : Failed("set the mode of", dir);
+  }
+  struct stat existing;
+  if (errno != EEXIST || stat(dir.c_str(), &existing) < 0) return Failed("make", dir);
+  if (!S_ISDIR(existing.st_mode)) {
+    errno = ENOTDIR;
+    return Failed("use", dir);
+  }
+  return absl::OkStatus();
+}
+
+// Writes its pid into the locked file, for the one that is refused.
+absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
+  const std::string path = dir + "/lock";
+  UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock) return Failed("open", path);
+  if (flock(lock.get(), LOCK_EX | LOCK_NB) < 0) {
+    if (errno != EWOULDBLOCK) return Failed("lock", path);
+    char pid[32] = "";
+    const ssize_t length = pread(lock.get(), pid, sizeof pid - 1, 0);
+    pid[length > 0 ? length : 0] = '\0';
+    return absl::AlreadyExistsError(
+        absl::StrCat("another mrd (pid ", strtok(pid, "\n") ? pid : "unknown", ") serves ", dir,
+                     "; stop it, or give another directory with --socket-dir"));
+  }
+  const std::string pid = absl::StrCat(getpid(), "\n");
+  if (ftruncate(lock.get(), 0) < 0 ||
+      pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return Failed("write", path);
+  }
+  return lock;
+}
+
+absl::StatusOr<UniqueFd> Listen(const std::string& path, int type, mode_t mode,
+                                std::optional<gid_t> group) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, " is longer than the ", sizeof address.sun_path - 1,
+        " bytes that a socket's path may have; give a shorter directory with --socket-dir"));
+  }
+  memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd socket(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return Failed("make a socket for", path);
+  // Left behind by a daemon that died: the lock says that it is nobody's.
+  if (unlink(path.c_str()) < 0 && errno != ENOENT) return Failed("remove the old", path);
+  // Nobody connects before mode and group are right: connect(2) is refused until listen(2).
+  if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) {
+    return Failed("bind", path);
+  }
+  if (group && chown(path.c_str(), -1, *group) < 0) return Failed("give the group to", path);
+  if (chmod(path.c_str(), mode) < 0) return Failed("set the mode of", path);
+  if (listen(socket.get(), SOMAXCONN) < 0) return Failed("listen on", path);
+  return socket;
+}
+
+}  // namespace
+
+absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
+  std::string dir = options.dir;
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  const std::string admin_dir = dir + "-admin";
+  if (auto made = MakeDir(dir, 0755); !made.ok()) return made;
+  if (auto made = MakeDir(admin_dir, 0700); !made.ok()) return made;
+  SocketDir sockets;
+  auto lock = Lock(dir);
+  if (!lock.ok()) return lock.status();
+  sockets.lock_ = *std::move(lock);
+
+  const auto open = [](std::string path, int type, mode_t mode, std::optional<gid_t> group,
+                       UniqueFd* socket, std::string* opened) {
+    auto listening = Listen(path, type, mode, group);
+    if (!listening.ok()) return listening.status();
+    *socket = *std::move(listening);
+    *opened = std::move(path);
+    return absl::OkStatus();
+  };
+  // The gRPC socket last: a client that finds it finds the others too.
+  if (auto opened = open(admin_dir + "/attach.sock", SOCK_SEQPACKET, 0600, std::nullopt,
+                         &sockets.admin_attach, &sockets.admin_attach_path_);
+      !opened.ok()) {
+    return opened;
+  }
+  if (auto opened = open(dir + "/attach.sock", SOCK_SEQPACKET, options.mode, options.group,
+                         &sockets.attach, &sockets.attach_path_);
+      !opened.ok()) {
+    return opened;
+  }
+  if (auto opened = open(dir + "/mrd.sock", SOCK_STREAM, options.mode, options.group, &sockets.rpc,
+                         &sockets.rpc_path_);
+      !opened.ok()) {
+    return opened;
+  }
+  return sockets;
+}
+
+SocketDir::~SocketDir() {
+  for (const std::string* path : {&rpc_path_, &attach_path_, &admin_attach_path_}) {
+    if (!path->empty()) unlink(path->c_str());
+  }
+}
+
+}  // namespace mrd::ipc

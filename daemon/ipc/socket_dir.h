@@ -1,0 +1,46 @@
+// The daemon's sockets in the file system, where no systemd passes them. Who owns a path is decided
+// by a locked file, before anything is unlinked.
+#ifndef MRD_DAEMON_IPC_SOCKET_DIR_H_
+#define MRD_DAEMON_IPC_SOCKET_DIR_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "daemon/unique_fd.h"
+
+namespace mrd::ipc {
+
+struct SocketOptions {
+  std::string dir = "/run/mrd";
+  mode_t mode = 0660;          // Of what clients connect to.
+  std::optional<gid_t> group;  // Of what clients connect to; else the process' own.
+};
+
+// Removes the sockets, but not the directories: bind mounts of them stay good.
+class SocketDir {
+ public:
+  // Errors say the path and what to do; that another daemon owns the directory, with its pid.
+  static absl::StatusOr<SocketDir> Open(const SocketOptions& options);
+  SocketDir(SocketDir&&) = default;
+  ~SocketDir();
+
+  // Listening, not blocking. Each may be taken once.
+  UniqueFd rpc;
+  UniqueFd attach;
+  UniqueFd admin_attach;
+
+ private:
+  SocketDir() = default;
+
+  UniqueFd lock_;
+  std::string rpc_path_;
+  std::string attach_path_;
+  std::string admin_attach_path_;
+};
+
+}  // namespace mrd::ipc
+
+#endif  // MRD_DAEMON_IPC_SOCKET_DIR_H_

@@ -1,0 +1,32 @@
+// What the command line says.
+#ifndef MRD_DAEMON_OPTIONS_H_
+#define MRD_DAEMON_OPTIONS_H_
+
+#include <string>
+
+#include "daemon/broker/limits.h"
+#include "daemon/ipc/socket_dir.h"
+#include "daemon/service/server.h"
+#include "spdlog/common.h"
+
+namespace mrd {
+
+struct Options {
+  ipc::SocketOptions sockets;
+  std::string fabric = "verbs";
+  spdlog::level::level_enum log_level = spdlog::level::info;
+
+  // Not on the command line: what tests set.
+  broker::Limits limits;
+  service::ServerOptions server;
+  bool peer_pidfd = true;
+  size_t registrar_threads = 0;  // 0: one a core, at least four.
+};
+
+// Fills `options` from the command line. False: the program ends with *exit_code (after --help,
+// --version or an error, which has been printed).
+bool ParseOptions(int argc, char** argv, Options* options, int* exit_code);
+
+}  // namespace mrd
+
+#endif  // MRD_DAEMON_OPTIONS_H_

@@ -1,0 +1,169 @@
+// One gRPC call of the completion-queue API: one template for every unary method.
+#ifndef MRD_DAEMON_SERVICE_CALL_H_
+#define MRD_DAEMON_SERVICE_CALL_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "daemon/broker/session.h"
+#include "daemon/service/answers.h"
+#include "daemon/service/error.h"
+
+namespace mrd::service {
+
+// What comes out of the completion queue.
+class Tag {
+ public:
+  virtual ~Tag() = default;
+  virtual void Proceed(bool ok) = 0;
+};
+
+// What all calls need of the server.
+struct CallEnvironment {
+  broker::Broker& broker;
+  Answers& answers;
+  // Told of each call that was answered: the time from its request having been parsed to its answer
+  // being handed to gRPC. May be empty.
+  std::function<void(std::chrono::nanoseconds)> observe;
+};
+
+// How a call is let in.
+enum class Admission {
+  kSession,  // Needs a session.
+  kAdmin,    // Needs an admin session.
+};
+
+// Owns itself: it ends when its answer has gone out or its connection has gone.
+template <typename Request, typename Response>
+class Call {
+ public:
+  using Handler = std::function<void(Call*)>;
+
+  // One method of a service, for as long as its completion queue runs.
+  struct Method {
+    CallEnvironment* environment;
+    Admission admission;
+    bool watch_cancel;  // cancelled() tells; costs an event more a call.
+    // The RequestXxx member of a generated AsyncService.
+    std::function<void(grpc::ServerContext*, Request*, grpc::ServerAsyncResponseWriter<Response>*,
+                       void* tag)>
+        accept;
+    // Answers the call, now or later and from any thread, with Finish, exactly once.
+    Handler handle;
+  };
+
+  // Waits for a call of this method, and after it for the next one.
+  static void Wait(const Method* method) {
+    auto* call = new Call(method);
+    if (method->watch_cancel) {
+      call->context_.AsyncNotifyWhenDone(static_cast<Tag*>(&call->done_tag_));
+    }
+    method->accept(&call->context_, &call->request_, &call->writer_,
+                   static_cast<Tag*>(&call->main_tag_));
+  }
+
+  const Request& request() const { return request_; }
+  Response& response() { return response_; }
+  const broker::SessionRef& session() const { return session_; }
+  std::chrono::system_clock::time_point deadline() const { return context_.deadline(); }
+  // REQUIRES: the method watches for it.
+  bool cancelled() const { return cancelled_.load(); }
+
+  void Finish(const absl::Status& status) {
+    const auto& observe = method_->environment->observe;
+    if (observe) observe(std::chrono::steady_clock::now() - started_);
+    state_ = kAnswered;
+    answer_ = method_->environment->answers.Started(&context_);
+    if (status.ok()) {
+      writer_.Finish(response_, grpc::Status::OK, static_cast<Tag*>(&main_tag_));
+    } else {
+      writer_.FinishWithError(ToGrpc(status), static_cast<Tag*>(&main_tag_));
+    }
+  }
+
+ private:
+  enum State { kWaiting, kRunning, kAnswered };
+
+  // The call's own events: it was taken, its answer went out.
+  struct MainTag : Tag {
+    explicit MainTag(Call* call) : call(call) {}
+    void Proceed(bool ok) override { call->OnEvent(ok); }
+    Call* call;
+  };
+  // The call is over for its client: answered or cancelled.
+  struct DoneTag : Tag {
+    explicit DoneTag(Call* call) : call(call) {}
+    void Proceed(bool) override {
+      call->cancelled_ = call->context_.IsCancelled();
+      call->Unref();
+    }
+    Call* call;
+  };
+
+  explicit Call(const Method* method)
+      : method_(method), main_tag_(this), done_tag_(this), writer_(&context_) {}
+
+  ~Call() {
+    if (counted_) session_->calls.fetch_sub(1);
+  }
+
+  void Unref() {
+    if (refs_.fetch_sub(1) == 1) delete this;
+  }
+
+  void OnEvent(bool ok) {
+    if (state_ == kAnswered) {
+      method_->environment->answers.Ended(answer_);
+      return Unref();
+    }
+    if (!ok)
+      return Unref();  // The queue is shutting down; a call that was never taken has no other
+                       // event.
+    if (method_->watch_cancel) refs_.fetch_add(1);
+    state_ = kRunning;
+    Wait(method_);
+    started_ = std::chrono::steady_clock::now();
+    if (auto admitted = Admit(); !admitted.ok()) return Finish(admitted);
+    method_->handle(this);
+  }
+
+  absl::Status Admit() {
+    broker::Broker& broker = method_->environment->broker;
+    auto session = SessionOf(context_, broker);
+    if (!session.ok()) return session.status();
+    session_ = *std::move(session);
+    const size_t most = broker.limits().calls;
+    counted_ = true;
+    if (const size_t before = session_->calls.fetch_add(1); before >= most) {
+      return TooManyCalls(most, before);
+    }
+    if (method_->admission == Admission::kAdmin && !session_->identity.admin) return NotAdmin();
+    return absl::OkStatus();
+  }
+
+  const Method* const method_;
+  MainTag main_tag_;
+  DoneTag done_tag_;
+  std::atomic<int> refs_{1};  // Events that are still to come.
+  std::atomic<bool> cancelled_{false};
+  State state_ = kWaiting;
+  bool counted_ = false;
+  grpc::ServerContext context_;
+  Request request_;
+  Response response_;
+  grpc::ServerAsyncResponseWriter<Response> writer_;
+  broker::SessionRef session_;
+  std::chrono::steady_clock::time_point started_;
+  Answers::Ticket answer_;
+};
+
+}  // namespace mrd::service
+
+#endif  // MRD_DAEMON_SERVICE_CALL_H_

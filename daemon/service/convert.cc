@@ -1,0 +1,169 @@
+#include "daemon/service/convert.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::service {
+namespace {
+
+using fabric::Bit;
+
+constexpr size_t kMostOnPage = 1000;
+
+// The parameters of a request, without its id: two requests of one id must agree in it. 64 bits
+// serve: a client could mistake only its own requests for one another.
+uint64_t Fingerprint(const v1::RegisterRequest& request) {
+  v1::RegisterRequest parameters = request;
+  parameters.clear_request_id();
+  return std::hash<std::string>()(parameters.SerializeAsString());
+}
+
+}  // namespace
+
+absl::StatusOr<fabric::AccessMask> FromProto(const v1::Access& access) {
+  fabric::AccessMask mask = 0;
+  switch (access.preset()) {
+    case v1::Access::PRESET_UNSPECIFIED:
+      break;
+    case v1::Access::REG_MSGS:
+      mask = Bit(v1::LOCAL_WRITE);
+      break;
+    case v1::Access::REG_READ:
+      mask = Bit(v1::LOCAL_WRITE) | Bit(v1::REMOTE_READ);
+      break;
+    case v1::Access::REG_WRITE:
+      mask = Bit(v1::LOCAL_WRITE) | Bit(v1::REMOTE_WRITE);
+      break;
+    default:
+      return MakeError(v1::ACCESS_INVALID, absl::StrCat("unknown preset ", access.preset()),
+                       {.advice = "Use REG_MSGS, REG_READ or REG_WRITE"});
+  }
+  for (const int flag : access.flags()) {
+    if (flag <= v1::ACCESS_FLAG_UNSPECIFIED || !v1::AccessFlag_IsValid(flag)) {
+      return MakeError(v1::ACCESS_INVALID, absl::StrCat("unknown access flag ", flag),
+                       {.advice = "Use the flags of AccessFlag"});
+    }
+    mask |= Bit(static_cast<v1::AccessFlag>(flag));
+  }
+  return mask;
+}
+
+absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& request) {
+  if (request.ttl().seconds() != 0 || request.ttl().nanos() != 0) {
+    return MakeError(
+        v1::UNSUPPORTED, "a ttl other than zero",
+        {.advice = "Leave ttl out: this daemon's leases last as long as their session"});
+  }
+  if (!request.domain().empty()) {
+    return MakeError(v1::UNSUPPORTED, "a named domain",
+                     {.advice = "Leave domain out: this daemon has private domains only"});
+  }
+  auto access = FromProto(request.access());
+  if (!access.ok()) return access.status();
+  broker::RegisterSpec spec;
+  spec.request_id = request.request_id();
+  if (!spec.request_id.empty()) spec.fingerprint = Fingerprint(request);
+  spec.access = *access;
+  spec.all_devices = request.all_devices();
+  spec.release_after = request.release_after();
+  spec.devices.assign(request.devices().begin(), request.devices().end());
+  spec.ranges.reserve(request.ranges_size());
+  for (const v1::Range& range : request.ranges()) {
+    spec.ranges.push_back({range.buffer_id(), range.offset(), range.length(), range.addr()});
+  }
+  return spec;
+}
+
+absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present,
+                                                  const google::protobuf::Duration& wait,
+                                                  std::chrono::nanoseconds most) {
+  if (!present) return most;
+  if (wait.seconds() < 0 || wait.nanos() < 0 || wait.nanos() > 999999999) {
+    return MakeError(v1::REQUEST_INVALID, "wait is not a duration from now on",
+                     {.advice = "Give seconds from 0 and nanos from 0 to 999,999,999"});
+  }
+  const std::chrono::seconds seconds(std::min<int64_t>(wait.seconds(), 1 << 30));
+  return std::min<std::chrono::nanoseconds>(seconds + std::chrono::nanoseconds(wait.nanos()), most);
+}
+
+size_t PageSize(uint32_t asked) {
+  return asked == 0 ? kMostOnPage : std::min<size_t>(asked, kMostOnPage);
+}
+
+void ToProto(std::chrono::system_clock::time_point time, google::protobuf::Timestamp* timestamp) {
+  const auto since = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since);
+  timestamp->set_seconds(seconds.count());
+  timestamp->set_nanos(std::chrono::nanoseconds(since - seconds).count());
+}
+
+template <typename Message>
+void AddFlags(fabric::AccessMask mask, Message* message) {
+  for (int flag = v1::AccessFlag_MIN + 1; flag <= v1::AccessFlag_MAX; ++flag) {
+    const auto each = static_cast<v1::AccessFlag>(flag);
+    if ((mask & Bit(each)) != 0) message->add_access_flags(each);
+  }
+}
+
+void ToProto(const broker::LeaseView& view, v1::Lease* lease) {
+  lease->set_lease_id(view.id);
+  lease->set_buffer_id(view.buffer_id);
+  lease->set_offset(view.offset);
+  lease->set_length(view.length);
+  lease->set_addr(view.addr);
+  for (const broker::KeyView& each : view.keys) {
+    v1::Key* key = lease->add_keys();
+    key->set_device(each.device->name);
+    key->set_generation(each.device->generation);
+    key->set_lkey(each.lkey);
+    key->set_rkey(each.rkey);
+  }
+  AddFlags(view.access, lease);
+}
+
+void ToProto(const fabric::DeviceInfo& info, v1::Device* device) {
+  device->set_name(info.name);
+  device->set_transport(info.transport);
+  device->set_state(info.active ? v1::Device::ACTIVE : v1::Device::DOWN);
+  for (const std::string& address : info.addresses) device->add_addresses(address);
+  device->set_endpoints(info.endpoints);
+  device->set_any_address(info.any_address);
+  device->set_max_region_bytes(info.max_region_bytes);
+  device->set_max_regions(info.max_regions);
+  AddFlags(info.access, device);
+  device->set_generation(info.generation);
+  ToProto(info.opened, device->mutable_opened_time());
+}
+
+void ToProto(const broker::SessionView& view, v1::Session* session) {
+  session->set_session_id(view.id);
+  session->set_name(view.name);
+  session->set_pid(view.identity.pid);
+  session->set_uid(view.identity.uid);
+  session->set_gid(view.identity.gid);
+  session->set_admin(view.identity.admin);
+  ToProto(view.attached, session->mutable_attached_time());
+  session->set_regions(view.held.regions);
+  session->set_pinned_bytes(view.held.bytes);
+  session->set_endpoints(view.held.endpoints);
+  session->set_buffers(view.buffers);
+  session->set_leases(view.leases);
+  session->set_comm(view.identity.comm);
+  session->set_death(view.identity.death);
+}
+
+void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {
+  endpoint->set_endpoint_id(view.id);
+  endpoint->set_state(view.state);
+  endpoint->set_device(view.info.device);
+  endpoint->set_local_address(view.info.local_address);
+  endpoint->set_local_port(view.info.local_port);
+  endpoint->set_peer_address(view.info.peer_address);
+  endpoint->set_peer_port(view.info.peer_port);
+  endpoint->set_qp_num(view.info.qp_num);
+}
+
+}  // namespace mrd::service

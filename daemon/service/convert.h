@@ -1,0 +1,39 @@
+// Between the broker's types and the API's messages.
+#ifndef MRD_DAEMON_SERVICE_CONVERT_H_
+#define MRD_DAEMON_SERVICE_CONVERT_H_
+
+#include <chrono>
+#include <cstddef>
+
+#include "absl/status/statusor.h"
+#include "daemon/broker/broker.h"
+#include "daemon/broker/endpoints.h"
+#include "google/protobuf/duration.pb.h"
+#include "google/protobuf/timestamp.pb.h"
+#include "mrd/v1/device.pb.h"
+#include "mrd/v1/endpoint.pb.h"
+#include "mrd/v1/registration.pb.h"
+#include "mrd/v1/session.pb.h"
+
+namespace mrd::service {
+
+// Errors: ACCESS_INVALID.
+absl::StatusOr<fabric::AccessMask> FromProto(const v1::Access& access);
+// Errors: REQUEST_INVALID, ACCESS_INVALID, UNSUPPORTED.
+absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& request);
+// A wait of at most `most`, which an absent one means too. Errors: REQUEST_INVALID.
+absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present,
+                                                  const google::protobuf::Duration& wait,
+                                                  std::chrono::nanoseconds most);
+// 0 means the most, 1,000.
+size_t PageSize(uint32_t asked);
+
+void ToProto(const broker::LeaseView& view, v1::Lease* lease);
+void ToProto(const fabric::DeviceInfo& info, v1::Device* device);
+void ToProto(const broker::SessionView& view, v1::Session* session);
+void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint);
+void ToProto(std::chrono::system_clock::time_point time, google::protobuf::Timestamp* timestamp);
+
+}  // namespace mrd::service
+
+#endif  // MRD_DAEMON_SERVICE_CONVERT_H_

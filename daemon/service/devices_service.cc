@@ -1,0 +1,42 @@
+// mrd.v1.Devices.
+#include "daemon/service/convert.h"
+#include "daemon/service/service.h"
+#include "mrd/v1/device.grpc.pb.h"
+
+namespace mrd::service {
+namespace {
+
+class DevicesService : public Service {
+ public:
+  using Service::Service;
+
+  grpc::Service* generated() override { return &generated_; }
+
+  void Start(grpc::ServerCompletionQueue* queue) override {
+    Take(queue, generated_, &v1::Devices::AsyncService::RequestListDevices, Admission::kSession,
+         [this](auto* call) { ListDevices(call); });
+  }
+
+ private:
+  void ListDevices(Call<v1::ListDevicesRequest, v1::ListDevicesResponse>* call) {
+    std::map<std::string, uint64_t> regions;
+    if (call->session()->identity.admin) regions = broker().RegionsByDevice();
+    for (const broker::DeviceRef& info : broker().Devices()) {
+      v1::Device* device = call->response().add_devices();
+      ToProto(*info, device);
+      const auto held = regions.find(info->name);
+      if (held != regions.end()) device->set_regions(held->second);
+    }
+    call->Finish(absl::OkStatus());
+  }
+
+  v1::Devices::AsyncService generated_;
+};
+
+}  // namespace
+
+std::unique_ptr<Service> MakeDevicesService(CallEnvironment& environment) {
+  return std::make_unique<DevicesService>(environment);
+}
+
+}  // namespace mrd::service

@@ -1,0 +1,47 @@
+#include "daemon/service/error.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::service {
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  const auto code = static_cast<grpc::StatusCode>(status.code());
+  const std::string message(status.message());
+  const auto detail = DetailOf(status);
+  if (!detail) return grpc::Status(code, message);
+  v1::Status details;
+  details.set_code(static_cast<int>(status.code()));
+  details.set_message(message);
+  details.add_details()->PackFrom(*detail);
+  return grpc::Status(code, message, details.SerializeAsString());
+}
+
+absl::StatusOr<broker::SessionRef> SessionOf(const grpc::ServerContext& context,
+                                             broker::Broker& broker) {
+  const auto& metadata = context.client_metadata();
+  const auto token = metadata.find("mrd-session-bin");
+  if (token == metadata.end()) {
+    return MakeError(v1::SESSION_UNKNOWN, "the call carries no session token",
+                     {.advice = "Attach first, and send the token as metadata mrd-session-bin"});
+  }
+  return broker.Find(std::string(token->second.data(), token->second.size()));
+}
+
+absl::Status TooManyCalls(size_t limit, size_t used) {
+  return MakeError(v1::BUSY, absl::StrCat("the session has ", used, " calls in flight"),
+                   {.limit_name = "calls in flight of the session",
+                    .limit = limit,
+                    .used = used,
+                    .advice = "Wait for answers before making more calls"});
+}
+
+absl::Status NotAdmin() {
+  return MakeError(
+      v1::POLICY_DENIED, "only admin sessions may call this",
+      {.advice = "Attach over the admin socket (/run/mrd-admin/attach.sock), as root"});
+}
+
+}  // namespace mrd::service

@@ -1,0 +1,26 @@
+// Refusals on their way to gRPC, in one place; and who may call.
+#ifndef MRD_DAEMON_SERVICE_ERROR_H_
+#define MRD_DAEMON_SERVICE_ERROR_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include "absl/status/statusor.h"
+#include "daemon/broker/broker.h"
+
+namespace mrd::service {
+
+// The canonical code, the message, and mrd.v1.Status with the ErrorDetail as
+// `grpc-status-details-bin`.
+grpc::Status ToGrpc(const absl::Status& status);
+
+// By the token in the call's metadata. Errors: SESSION_UNKNOWN.
+absl::StatusOr<broker::SessionRef> SessionOf(const grpc::ServerContext& context,
+                                             broker::Broker& broker);
+
+absl::Status TooManyCalls(size_t limit, size_t used);
+absl::Status NotAdmin();
+
+}  // namespace mrd::service
+
+#endif  // MRD_DAEMON_SERVICE_ERROR_H_

@@ -1,0 +1,97 @@
+#include "daemon/service/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_posix.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "daemon/broker/endpoints.h"
+#include "daemon/service/service.h"
+
+namespace mrd::service {
+namespace {
+
+// 10,000 ranges of 40 bytes and all else fit many times.
+constexpr int kMostMessageBytes = 4 << 20;
+constexpr int kMostMetadataBytes = 8 << 10;
+constexpr int kMostStreams = 128;  // Calls in flight on one connection.
+
+int PollerCount() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
+}
+
+class GrpcServer : public Server {
+ public:
+  GrpcServer(broker::Broker& broker, ServerOptions options)
+      : environment_{broker, answers_, std::move(options.observe)}, endpoints_(broker) {
+    services_.push_back(MakeAdminService(environment_));
+    services_.push_back(MakeDevicesService(environment_));
+    services_.push_back(MakeEndpointsService(environment_, endpoints_));
+    services_.push_back(MakeRegistrationService(environment_));
+    services_.push_back(MakeSessionsService(environment_));
+
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    grpc::ServerBuilder builder;
+    for (const auto& service : services_) builder.RegisterService(service->generated());
+    queue_ = builder.AddCompletionQueue();
+    builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+    builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                               static_cast<int>(options.idle.count()));
+    // Reflection alone is synchronous: a thread a stream, so few of them.
+    grpc::ResourceQuota quota("mrd");
+    quota.SetMaxThreads(8);
+    builder.SetResourceQuota(quota);
+    builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
+    builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);
+    server_ = builder.BuildAndStart();
+
+    for (const auto& service : services_) service->Start(queue_.get());
+    const int pollers = PollerCount();
+    broker.registrar().SetInlineSlots(pollers - 1);
+    for (int i = 0; i < pollers; ++i) pollers_.emplace_back([this] { Poll(); });
+  }
+
+  void Serve(UniqueFd connection) override {
+    grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+  }
+
+  void Sweep() override { answers_.Sweep(); }
+
+  void Shutdown() override {
+    server_->Shutdown(std::chrono::system_clock::now());
+    queue_->Shutdown();
+    for (std::thread& poller : pollers_) poller.join();
+  }
+
+ private:
+  void Poll() {
+    void* tag;
+    bool ok;
+    while (queue_->Next(&tag, &ok)) static_cast<Tag*>(tag)->Proceed(ok);
+  }
+
+  Answers answers_;
+  CallEnvironment environment_;
+  broker::Endpoints endpoints_;
+  std::vector<std::unique_ptr<Service>> services_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<grpc::Server> server_;
+  std::vector<std::thread> pollers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Server> Server::Start(broker::Broker& broker, ServerOptions options) {
+  return std::make_unique<GrpcServer>(broker, std::move(options));
+}
+
+}  // namespace mrd::service

@@ -1,0 +1,46 @@
+// The gRPC side: services on a completion queue that a few threads poll. Connections are handed in;
+// it opens no port.
+#ifndef MRD_DAEMON_SERVICE_SERVER_H_
+#define MRD_DAEMON_SERVICE_SERVER_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "daemon/broker/broker.h"
+#include "daemon/unique_fd.h"
+
+namespace mrd::service {
+
+struct ServerOptions {
+  // A connection without a call in flight is closed after this: a client that connects and says
+  // nothing, too.
+  std::chrono::milliseconds idle{60000};
+  // See CallEnvironment::observe.
+  std::function<void(std::chrono::nanoseconds)> observe;
+};
+
+// Thread-safe.
+class Server {
+ public:
+  // `broker` outlives it.
+  static std::unique_ptr<Server> Start(broker::Broker& broker, ServerOptions options);
+
+  virtual ~Server() = default;
+
+  // Serves this connected stream socket. gRPC owns it from now on, and shuts it down when it is
+  // done with it.
+  virtual void Serve(UniqueFd connection) = 0;
+
+  // To be called about every second: cancels answers that are not read.
+  virtual void Sweep() = 0;
+
+  // Ends every connection and call, then the threads. REQUIRES: no call waits for the broker any
+  // more.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace mrd::service
+
+#endif  // MRD_DAEMON_SERVICE_SERVER_H_
