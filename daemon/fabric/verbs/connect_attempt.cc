@@ -1,6 +1,7 @@
 #include "daemon/fabric/verbs/connect_attempt.h"
 
-#include <algorithm>
+#include <errno.h>
+
 #include <utility>
 
 #include "daemon/fabric/verbs/addresses.h"
@@ -119,32 +120,31 @@ bool ConnectAttempt::OnEvent(const CmEvent& event) {
 }
 
 void ConnectAttempt::Connect() {
+  if (spec_.wanted && !spec_.wanted()) {
+    Finish(WaitEnded());
+    return;
+  }
+  Device* const device = cm_.devices().Find(id_->id()->verbs);
+  if (device == nullptr) {
+    Finish(Error("its device is not one of the daemon's", ENODEV));
+    return;
+  }
+  // Here and not in the other thread, so that nothing of the spec is called once `done` has been.
+  auto domain = spec_.domain(device->name());
+  if (!domain.ok()) {
+    Finish(domain.status());
+    return;
+  }
   Unwatch();
   connecting_ = true;
-  cm_.Connecting([self = shared_from_this()] {
-    absl::Status status = self->MakeConnection();
-    self->cm_.loop().Post([self, status = std::move(status)] {
-      self->connecting_ = false;
-      if (self->done_ == nullptr) {  // The wait has ended meanwhile.
-        self->cm_.Ending([self] { self->id_.reset(); });
-      } else if (!status.ok()) {
-        self->Finish(status);
-      } else {
-        self->Watch();
-      }
-    });
+  cm_.Connecting([self = shared_from_this(), device, domain = *std::move(domain)]() mutable {
+    absl::Status status = self->MakeConnection(*device, std::move(domain));
+    self->cm_.loop().Post([self, status = std::move(status)] { self->Connected(status); });
   });
 }
 
-absl::Status ConnectAttempt::MakeConnection() {
-  if (spec_.wanted && !spec_.wanted()) return WaitEnded();
-  Device* const device = cm_.devices().Find(id_->id()->verbs);
-  if (device == nullptr) return Error("its device is not one of the daemon's", ENODEV);
-  auto domain = spec_.domain(device->name());
-  if (!domain.ok()) return domain.status();
-  if (absl::Status status = id_->CreateQp(*device, *std::move(domain)); !status.ok()) {
-    return status;
-  }
+absl::Status ConnectAttempt::MakeConnection(Device& device, std::shared_ptr<Domain> domain) {
+  if (absl::Status status = id_->CreateQp(device, std::move(domain)); !status.ok()) return status;
   rdma_conn_param param = {};
   param.private_data = spec_.private_data.data();
   param.private_data_len = spec_.private_data.size();
@@ -157,6 +157,17 @@ absl::Status ConnectAttempt::MakeConnection() {
     return Error("refused", error);
   }
   return absl::OkStatus();
+}
+
+void ConnectAttempt::Connected(const absl::Status& status) {
+  connecting_ = false;
+  if (done_ == nullptr) {  // The wait has ended meanwhile.
+    cm_.Ending([self = shared_from_this()] { self->id_.reset(); });
+  } else if (!status.ok()) {
+    Finish(status);
+  } else {
+    Watch();
+  }
 }
 
 void ConnectAttempt::Watch() {

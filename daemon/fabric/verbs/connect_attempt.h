@@ -43,9 +43,11 @@ class ConnectAttempt : public std::enable_shared_from_this<ConnectAttempt> {
   void Unwatch();
   int RemainingMs() const;
   absl::Status Error(const char* what, int error) const;
-  // Those two run in a thread that may block, while nobody watches the id.
-  absl::Status MakeConnection();
   void Connect();
+  // In a thread that may block, while nobody watches the id.
+  absl::Status MakeConnection(Device& device, std::shared_ptr<Domain> domain);
+  // What came of it.
+  void Connected(const absl::Status& status);
 
   Cm& cm_;
   const std::shared_ptr<std::atomic<uint64_t>> count_;

@@ -1,0 +1,98 @@
+// A device of the fake host: its attributes, its faults, and what lives on it.
+#ifndef MRD_TESTS_FAKE_FAKE_DEVICE_H_
+#define MRD_TESTS_FAKE_FAKE_DEVICE_H_
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+
+#include "daemon/mutex.h"
+#include "tests/fake/spec.h"
+
+namespace mrd::fake {
+
+// Live objects of all devices.
+struct Live {
+  std::atomic<int64_t> contexts = 0;
+  std::atomic<int64_t> pds = 0;
+  std::atomic<int64_t> mrs = 0;
+  std::atomic<int64_t> cqs = 0;
+  std::atomic<int64_t> qps = 0;
+  std::atomic<int64_t> ids = 0;
+  std::atomic<int64_t> channels = 0;
+  std::atomic<int64_t> events = 0;  // Given out and not acknowledged.
+};
+
+class FakeDevice {
+ public:
+  FakeDevice(DeviceSpec spec, Live& live);
+  ~FakeDevice();
+  FakeDevice(const FakeDevice&) = delete;
+  FakeDevice& operator=(const FakeDevice&) = delete;
+
+  static FakeDevice& Of(ibv_context* context) {
+    return *static_cast<FakeContext*>(context)->device;
+  }
+
+  const DeviceSpec& spec() const { return spec_; }
+  ibv_device* device() { return &device_; }
+  ibv_context* context() { return &context_; }
+
+  // Sleeps and fails as the spec says; 0: go on. Costs one load where neither is set.
+  int Begin(const char* call) {
+    return plain_.load(std::memory_order_acquire) ? 0 : BeginSlow(call);
+  }
+  // Replaces the fault of `call`; counting starts anew.
+  void SetFault(const std::string& call, Fault fault);
+  // All calls fail with EIO from now on, as on a device that was unplugged.
+  void Unplug();
+
+  void Query(ibv_device_attr_ex* attr) const;
+  void QueryPort(ibv_port_attr* attr) const;
+
+  ibv_pd* AllocPd(int* error);
+  int DeallocPd(ibv_pd* pd);
+  ibv_mr* RegMr(ibv_pd* pd, void* va, uint64_t length, uint64_t iova, int access, int* error);
+  int DeregMr(ibv_mr* mr);
+  ibv_cq* CreateCq(int* error);
+  int DestroyCq(ibv_cq* cq);
+  ibv_qp* CreateQp(ibv_pd* pd, const ibv_qp_init_attr& attr, int* error);
+  int DestroyQp(ibv_qp* qp);
+
+  void PushAsync(ibv_async_event event) MRD_EXCLUDES(mutex_);
+  bool PopAsync(ibv_async_event* event) MRD_EXCLUDES(mutex_);
+
+ private:
+  struct FakeContext : ibv_context {
+    FakeDevice* device = nullptr;
+  };
+  struct Counted {
+    CallSpec spec;
+    uint64_t calls = 0;
+  };
+
+  int BeginSlow(const std::string& call) MRD_EXCLUDES(mutex_);
+
+  const DeviceSpec spec_;
+  Live& live_;
+  ibv_device device_ = {};
+  FakeContext context_ = {};
+  std::atomic<bool> plain_;
+  std::atomic<uint32_t> next_key_ = 1;
+  std::atomic<uint32_t> next_qp_ = 100;
+  std::atomic<uint64_t> mrs_ = 0;
+  std::atomic<uint64_t> pds_ = 0;
+  std::atomic<uint64_t> qps_ = 0;
+  Mutex mutex_;
+  bool unplugged_ MRD_GUARDED_BY(mutex_) = false;
+  std::map<std::string, Counted> calls_ MRD_GUARDED_BY(mutex_);
+  std::deque<ibv_async_event> async_ MRD_GUARDED_BY(mutex_);
+};
+
+}  // namespace mrd::fake
+
+#endif  // MRD_TESTS_FAKE_FAKE_DEVICE_H_

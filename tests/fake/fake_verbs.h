@@ -1,0 +1,105 @@
+// A host with RDMA devices that are not there: the verbs fabric's Api for tests and benchmarks, and
+// for daemons that tests start. Any call can fail with any errno or take any time; endpoints of the
+// process connect with each other; what is alive is counted. spec.h says how to describe a host.
+//
+// Without faults and delays a registration costs tens of nanoseconds, so that what is measured is
+// the daemon.
+#ifndef MRD_TESTS_FAKE_FAKE_VERBS_H_
+#define MRD_TESTS_FAKE_FAKE_VERBS_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/fabric/verbs/api.h"
+#include "daemon/mutex.h"
+#include "tests/fake/fake_cm.h"
+#include "tests/fake/fake_device.h"
+#include "tests/fake/spec.h"
+
+namespace mrd::fake {
+
+using fabric::verbs::Result;
+
+// Thread safety: any thread, as the Api's.
+class FakeVerbs final : public fabric::verbs::Api {
+ public:
+  explicit FakeVerbs(const std::string& spec = "devices=fake0");
+  // From the environment variable MRD_FAKE_VERBS; one device fake0 when it is not set.
+  static std::unique_ptr<FakeVerbs> FromEnvironment();
+  ~FakeVerbs() override;
+
+  // `call` as in spec.h; `fault` as "EIO", "EIO@5", "EIO@5+". Counts from now.
+  void Fail(const std::string& device, const std::string& call, const std::string& fault);
+  void Unplug(const std::string& device);
+  // What the next errors of registrations are explained with.
+  void SetMemlock(uint64_t limit, uint64_t pinned, bool ipc_lock);
+
+  FakeCm& cm() { return cm_; }
+  // The queue pair of every id with one goes to the error state, as when its peer uses a wrong key.
+  void FailQueuePairs();
+
+  const Live& live() const { return live_; }
+  // Empty when nothing is alive and no rule of the library was broken; else it says what.
+  std::string Leaks() const;
+
+  Result<ibv_context**> GetDevices() override;
+  void FreeDevices(ibv_context** list) override;
+  Result<ibv_device**> GetDeviceList() override;
+  void FreeDeviceList(ibv_device** list) override;
+  Result<ibv_context*> OpenDevice(ibv_device* device) override;
+  int CloseDevice(ibv_context* context) override;
+  int QueryDevice(ibv_context* context, ibv_device_attr_ex* attr) override;
+  int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr) override;
+  Result<std::vector<ibv_gid_entry>> QueryGids(ibv_context* context) override;
+  int SetAsyncNonBlocking(ibv_context* context) override;
+  Result<ibv_async_event> GetAsyncEvent(ibv_context* context) override;
+  void AckAsyncEvent(ibv_async_event* event) override;
+  Result<ibv_pd*> AllocPd(ibv_context* context) override;
+  int DeallocPd(ibv_pd* pd) override;
+  Result<ibv_mr*> RegMr(ibv_pd* pd, void* va, uint64_t length, uint64_t iova, int access) override;
+  Result<ibv_mr*> RegDmaBufMr(ibv_pd* pd, uint64_t offset, uint64_t length, uint64_t iova, int fd,
+                              int access) override;
+  int DeregMr(ibv_mr* mr) override;
+  Result<ibv_cq*> CreateCq(ibv_context* context, int entries) override;
+  int DestroyCq(ibv_cq* cq) override;
+  Result<rdma_event_channel*> CreateEventChannel() override;
+  void DestroyEventChannel(rdma_event_channel* channel) override;
+  Result<rdma_cm_id*> CreateId(rdma_event_channel* channel) override;
+  int DestroyId(rdma_cm_id* id) override;
+  int MigrateId(rdma_cm_id* id, rdma_event_channel* channel) override;
+  int BindAddr(rdma_cm_id* id, sockaddr* address) override;
+  int Listen(rdma_cm_id* id, int backlog) override;
+  int ResolveAddr(rdma_cm_id* id, sockaddr* source, sockaddr* destination, int timeout_ms) override;
+  int ResolveRoute(rdma_cm_id* id, int timeout_ms) override;
+  int CreateQp(rdma_cm_id* id, ibv_pd* pd, ibv_qp_init_attr* attr) override;
+  void DestroyQp(rdma_cm_id* id) override;
+  int Connect(rdma_cm_id* id, rdma_conn_param* param) override;
+  int Accept(rdma_cm_id* id, rdma_conn_param* param) override;
+  int Reject(rdma_cm_id* id) override;
+  int Disconnect(rdma_cm_id* id) override;
+  Result<rdma_cm_event*> GetCmEvent(rdma_event_channel* channel) override;
+  void AckCmEvent(rdma_cm_event* event) override;
+  uint64_t MemlockLimit() override { return memlock_limit_; }
+  bool HasIpcLock() override { return ipc_lock_; }
+  uint64_t PinnedBytes() override { return pinned_; }
+  std::vector<fabric::verbs::NetAddress> NetAddresses() override;
+  std::vector<std::string> ParentInterfaces(const std::string& device) override;
+
+ private:
+  FakeDevice& Find(const std::string& name);
+  // For calls made before a device is known.
+  int BeginFirst(const char* call);
+
+  Live live_;
+  std::vector<std::unique_ptr<FakeDevice>> devices_;
+  FakeCm cm_;
+  std::atomic<uint64_t> memlock_limit_ = UINT64_MAX;
+  std::atomic<uint64_t> pinned_ = 0;
+  std::atomic<bool> ipc_lock_ = true;
+};
+
+}  // namespace mrd::fake
+
+#endif  // MRD_TESTS_FAKE_FAKE_VERBS_H_
