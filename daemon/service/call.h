@@ -29,9 +29,8 @@ class Tag {
 struct CallEnvironment {
   broker::Broker& broker;
   Answers& answers;
-  // Told of each call that was answered: the time from its request having been parsed to its answer
-  // being handed to gRPC. May be empty.
-  std::function<void(std::chrono::nanoseconds)> observe;
+  // See ServerOptions::observe.
+  std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;
 };
 
 // How a call is let in.
@@ -49,6 +48,7 @@ class Call {
   // One method of a service, for as long as its completion queue runs.
   struct Method {
     CallEnvironment* environment;
+    std::string request;  // The name of its request message.
     Admission admission;
     bool watch_cancel;  // cancelled() tells; costs an event more a call.
     // The RequestXxx member of a generated AsyncService.
@@ -78,7 +78,7 @@ class Call {
 
   void Finish(const absl::Status& status) {
     const auto& observe = method_->environment->observe;
-    if (observe) observe(std::chrono::steady_clock::now() - started_);
+    if (observe) observe(method_->request, std::chrono::steady_clock::now() - started_);
     state_ = kAnswered;
     answer_ = method_->environment->answers.Started(&context_);
     if (status.ok()) {
@@ -126,10 +126,10 @@ class Call {
     if (!ok)
       return Unref();  // The queue is shutting down; a call that was never taken has no other
                        // event.
+    started_ = std::chrono::steady_clock::now();
     if (method_->watch_cancel) refs_.fetch_add(1);
     state_ = kRunning;
     Wait(method_);
-    started_ = std::chrono::steady_clock::now();
     if (auto admitted = Admit(); !admitted.ok()) return Finish(admitted);
     method_->handle(this);
   }

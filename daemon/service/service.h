@@ -33,6 +33,7 @@ class Service {
             bool watch_cancel = false) {
     auto method = std::make_shared<typename Call<Request, Response>::Method>();
     method->environment = &environment_;
+    method->request = Request::descriptor()->name();
     method->admission = admission;
     method->watch_cancel = watch_cancel;
     method->accept = [&generated, request, queue](auto* context, auto* message, auto* writer,
