@@ -180,6 +180,7 @@ absl::Status Broker::ReleaseBuffers(Session& session, const std::vector<uint64_t
                       .used = 0,
                       .advice = "Release them in several calls"});
   }
+  if (ids.empty()) return absl::OkStatus();
   session.link->Drain();
   std::vector<BufferSlot> gone;  // Declared before the lock: closed after it is released.
   MutexLock lock(session.mutex);

@@ -1,0 +1,136 @@
+#include <gtest/gtest.h>
+
+#include "tests/broker/broker_fixture.h"
+
+namespace mrd::broker {
+namespace {
+
+using namespace std::chrono_literals;
+
+class EndpointsTest : public BrokerTest {
+ protected:
+  EndpointsTest() : BrokerTest("devices=fake0;fake0.address=10.99.0.1") {}
+
+  using Result = absl::StatusOr<EndpointView>;
+
+  template <typename Start>
+  std::future<Result> Async(Start start) {
+    auto promise = std::make_shared<std::promise<Result>>();
+    start([promise](Result result) { promise->set_value(std::move(result)); });
+    return promise->get_future();
+  }
+  Result Listen(const SessionRef& session, uint32_t port = 0) {
+    return Async([&](EndpointDone done) {
+             endpoints_.Listen(session, "10.99.0.1", port, 16, std::move(done));
+           })
+        .get();
+  }
+  std::future<Result> Accept(const SessionRef& session, uint64_t listener,
+                             std::chrono::milliseconds wait = 5s) {
+    return Async([&](EndpointDone done) {
+      endpoints_.Accept(session, listener,
+                        {.private_data = "keys",
+                         .deadline = std::chrono::steady_clock::now() + wait,
+                         .wanted = {}},
+                        std::move(done));
+    });
+  }
+  std::future<Result> Connect(const SessionRef& session, uint32_t port) {
+    return Async([&](EndpointDone done) {
+      endpoints_.Connect(session, "10.99.0.1", port, "",
+                         {.private_data = "hello",
+                          .deadline = std::chrono::steady_clock::now() + 5s,
+                          .wanted = {}},
+                         std::move(done));
+    });
+  }
+  absl::Status Disconnect(const SessionRef& session, uint64_t id) {
+    std::promise<absl::Status> done;
+    endpoints_.Disconnect(session, id,
+                          [&](absl::Status status) { done.set_value(std::move(status)); });
+    return done.get_future().get();
+  }
+
+  Endpoints endpoints_{*broker_};
+};
+
+TEST_F(EndpointsTest, TwoSessionsConnect) {
+  const auto link = std::make_shared<FakeLink>();
+  const auto server = Attach(kUid, link);
+  const auto client = Attach();
+  const auto listener = Listen(server);
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  auto accepted = Accept(server, listener->id);
+  auto connected = Connect(client, listener->info.local_port);
+  const auto here = accepted.get();
+  const auto there = connected.get();
+  ASSERT_TRUE(here.ok()) << here.status();
+  ASSERT_TRUE(there.ok()) << there.status();
+  EXPECT_EQ(here->private_data.substr(0, 5), "hello");
+  EXPECT_EQ(there->private_data.substr(0, 4), "keys");
+  EXPECT_EQ(broker_->books().Used(kUid).endpoints, 3u);
+  EXPECT_TRUE(Disconnect(client, there->id).ok());
+  for (bool told = false; !told; std::this_thread::yield()) {
+    MutexLock lock(link->mutex);
+    told = !link->events.empty();
+  }
+  EXPECT_EQ(link->events[0].kind, v1::AttachEvent::ENDPOINT_ENDED);
+  EXPECT_EQ(link->events[0].endpoint_ids, std::vector<uint64_t>{here->id});
+  for (const auto& view : endpoints_.List(server)) {
+    if (view.id == here->id) EXPECT_EQ(view.state, v1::Endpoint::DISCONNECTED);
+  }
+}
+
+TEST_F(EndpointsTest, AWaitThatEndsFreesWhatWasBooked) {
+  const auto session = Attach();
+  const auto listener = Listen(session);
+  ASSERT_TRUE(listener.ok());
+  EXPECT_EQ(ReasonOf(Accept(session, listener->id, 20ms).get().status()), v1::WAIT_ENDED);
+  EXPECT_EQ(broker_->books().Used(kUid).endpoints, 1u);
+}
+
+TEST_F(EndpointsTest, DisconnectEndsWaitingAccepts) {
+  const auto session = Attach();
+  const auto listener = Listen(session);
+  auto waiting = Accept(session, listener->id);
+  EXPECT_TRUE(Disconnect(session, listener->id).ok());
+  EXPECT_EQ(ReasonOf(waiting.get().status()), v1::ENDPOINT_UNKNOWN);
+  EXPECT_EQ(ReasonOf(Disconnect(session, listener->id)), v1::ENDPOINT_UNKNOWN);
+}
+
+TEST_F(EndpointsTest, AreUnknownToOtherSessions) {
+  const auto owner = Attach();
+  const auto other = Attach();
+  const auto listener = Listen(owner);
+  EXPECT_EQ(ReasonOf(Accept(other, listener->id).get().status()), v1::ENDPOINT_UNKNOWN);
+  EXPECT_EQ(ReasonOf(Disconnect(other, listener->id)), v1::ENDPOINT_UNKNOWN);
+  EXPECT_TRUE(endpoints_.List(other).empty());
+}
+
+TEST_F(EndpointsTest, EndWithTheirSession) {
+  const auto server = Attach();
+  const auto client = Attach();
+  const auto listener = Listen(server);
+  auto accepted = Accept(server, listener->id);
+  auto connected = Connect(client, listener->info.local_port);
+  ASSERT_TRUE(accepted.get().ok());
+  ASSERT_TRUE(connected.get().ok());
+  auto waiting = Accept(server, listener->id);
+  EndAndWait(server);
+  EXPECT_FALSE(waiting.get().ok());
+  EXPECT_EQ(broker_->books().Used(kUid).endpoints, 1u);
+}
+
+TEST_F(EndpointsTest, AcceptOfAConnectionIsRefused) {
+  const auto server = Attach();
+  const auto client = Attach();
+  const auto listener = Listen(server);
+  auto accepted = Accept(server, listener->id);
+  ASSERT_TRUE(Connect(client, listener->info.local_port).get().ok());
+  const auto connection = accepted.get();
+  ASSERT_TRUE(connection.ok());
+  EXPECT_EQ(ReasonOf(Accept(server, connection->id).get().status()), v1::ENDPOINT_STATE);
+}
+
+}  // namespace
+}  // namespace mrd::broker

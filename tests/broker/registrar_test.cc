@@ -1,0 +1,132 @@
+#include "daemon/broker/registrar.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <latch>
+#include <vector>
+
+#include "mrd/v1/status.h"
+
+namespace mrd::broker {
+namespace {
+
+TEST(Registrar, ASessionHasAtMostHalfOfTheThreads) {
+  const Limits limits;
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  std::atomic<int> running = 0;
+  std::promise<void> other_ran;
+  Registrar registrar(limits, 4);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(registrar
+                    .Submit(1, 0,
+                            [&] {
+                              ++running;
+                              released.wait();
+                            })
+                    .ok());
+  }
+  ASSERT_TRUE(registrar.Submit(2, 0, [&] { other_ran.set_value(); }).ok());
+  other_ran.get_future().wait();
+  EXPECT_LE(running, 2);
+  release.set_value();
+}
+
+TEST(Registrar, RefusesAtOnceBeyondTheBoundOfASession) {
+  Limits limits;
+  limits.queued = 3;
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  std::latch started(2);
+  Registrar registrar(limits, 4);
+  for (int i = 0; i < 2; ++i) {
+    ASSERT_TRUE(registrar
+                    .Submit(1, 0,
+                            [&] {
+                              started.count_down();
+                              released.wait();
+                            })
+                    .ok());
+  }
+  started.wait();
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(registrar.Submit(1, 0, [] {}).ok());
+  const auto refusal = registrar.Submit(1, 0, [] {});
+  EXPECT_EQ(ReasonOf(refusal), v1::BUSY);
+  EXPECT_EQ(DetailOf(refusal)->limit(), 3u);
+  EXPECT_EQ(DetailOf(refusal)->used(), 3u);
+  EXPECT_TRUE(registrar.Submit(2, 0, [] {}).ok());
+  bool ended = false;
+  registrar.SubmitCleanup(1, [&] { ended = true; });
+  release.set_value();
+  while (registrar.queued() > 0) std::this_thread::yield();
+}
+
+TEST(Registrar, SmallWorkGoesBeforeLarge) {
+  const Limits limits;
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  std::promise<void> started;
+  Mutex mutex;
+  std::vector<int> order;
+  {
+    Registrar registrar(limits, 1);
+    ASSERT_TRUE(registrar
+                    .Submit(1, 0,
+                            [&] {
+                              started.set_value();
+                              released.wait();
+                            })
+                    .ok());
+    started.get_future().wait();
+    const auto note = [&](int what) {
+      return [&, what] {
+        MutexLock lock(mutex);
+        order.push_back(what);
+      };
+    };
+    ASSERT_TRUE(registrar.Submit(2, uint64_t{1} << 40, note(100)).ok());
+    ASSERT_TRUE(registrar.Submit(3, 4096, note(1)).ok());
+    ASSERT_TRUE(registrar.Submit(4, 4096, note(2)).ok());
+    release.set_value();
+  }
+  EXPECT_EQ(order, (std::vector<int>{1, 2, 100}));
+}
+
+TEST(Registrar, LargeWorkIsNotStarvedBySmall) {
+  const Limits limits;
+  std::promise<void> large_ran;
+  std::atomic<bool> stop = false;
+  Registrar registrar(limits, 2);
+  std::function<void(uint64_t)> again = [&](uint64_t session) {
+    if (!stop) (void)registrar.Submit(session, 0, [&, session] { again(session); });
+  };
+  for (uint64_t session = 1; session <= 4; ++session) again(session);
+  ASSERT_TRUE(registrar.Submit(9, uint64_t{1} << 40, [&] { large_ran.set_value(); }).ok());
+  EXPECT_EQ(large_ran.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  stop = true;
+}
+
+TEST(Registrar, OneThreadThatTakesCallsIsAlwaysLeft) {
+  const Limits limits;
+  Registrar registrar(limits, 4);
+  registrar.SetInlineSlots(1);
+  const auto here = std::this_thread::get_id();
+  std::promise<std::thread::id> inner;
+  ASSERT_TRUE(
+      registrar
+          .RunSmall(1,
+                    [&] {
+                      EXPECT_EQ(std::this_thread::get_id(), here);
+                      EXPECT_TRUE(
+                          registrar
+                              .RunSmall(2, [&] { inner.set_value(std::this_thread::get_id()); })
+                              .ok());
+                      EXPECT_NE(inner.get_future().get(), here);
+                    })
+          .ok());
+}
+
+}  // namespace
+}  // namespace mrd::broker

@@ -1,0 +1,197 @@
+#include <gtest/gtest.h>
+
+#include "tests/broker/broker_fixture.h"
+
+namespace mrd::broker {
+namespace {
+
+class RegistrationTest : public BrokerTest {};
+
+TEST_F(RegistrationTest, GivesKeysForEachRangeOnEachDevice) {
+  const auto session = Attach();
+  Pass(session, 1);
+  auto spec = Spec({Range(0, 4096), Range(4096, 100)});
+  spec.devices = {};
+  spec.all_devices = true;
+  const auto result = Register(session, spec);
+  ASSERT_TRUE(result.ok()) << result.status();
+  ASSERT_EQ((*result)->size(), 2u);
+  for (const LeaseView& view : **result) {
+    ASSERT_EQ(view.keys.size(), 2u);
+    EXPECT_EQ(view.keys[0].device->name, "fake0");
+    EXPECT_EQ(view.keys[1].device->name, "fake1");
+  }
+  EXPECT_EQ(broker_->books().Used(kUid).regions, 4u);
+  EXPECT_EQ(broker_->books().Used(kUid).bytes, 4 * 4096u);
+}
+
+TEST_F(RegistrationTest, CountsWholePagesAsTheKernelDoes) {
+  const auto session = Attach();
+  Pass(session, 1);
+  ASSERT_TRUE(Register(session, Spec({Range(4095, 2)})).ok());
+  EXPECT_EQ(broker_->books().Used(kUid).bytes, 2 * 4096u);
+}
+
+TEST_F(RegistrationTest, HoldsAsAWholeOrNotAtAll) {
+  const auto session = Attach();
+  Pass(session, 1);
+  verbs_.Fail("fake1", "reg", "ENOMEM@3");
+  auto spec = Spec({Range(0, 4096), Range(4096, 4096), Range(8192, 4096)});
+  spec.devices = {"fake0", "fake1"};
+  const auto result = Register(session, spec);
+  EXPECT_FALSE(result.ok());
+  EXPECT_EQ(DetailOf(result.status())->errno_name(), "ENOMEM");
+  EXPECT_EQ(verbs_.live().mrs, 0);
+  EXPECT_EQ(broker_->books().Used(kUid).bytes, 0u);
+  EXPECT_EQ(session->View().held.regions, 0u);
+  EXPECT_EQ(broker_->Leases(session, 0, 10).leases.size(), 0u);
+}
+
+TEST_F(RegistrationTest, ARepeatGetsTheFirstAnswer) {
+  const auto session = Attach();
+  Pass(session, 1);
+  auto spec = Spec({Range(0, 4096)});
+  spec.request_id = "r";
+  spec.fingerprint = 5;
+  const auto first = Register(session, spec);
+  const auto repeat = Register(session, spec);
+  ASSERT_TRUE(first.ok() && repeat.ok());
+  EXPECT_EQ(*first, *repeat);
+  EXPECT_EQ(verbs_.live().mrs, 1);
+  spec.fingerprint = 6;
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::REQUEST_ID_REUSED);
+}
+
+TEST_F(RegistrationTest, AnotherSessionsRequestIdIsItsOwn) {
+  const auto a = Attach();
+  const auto b = Attach();
+  Pass(a, 1);
+  Pass(b, 1);
+  auto spec = Spec({Range(0, 4096)});
+  spec.request_id = "r";
+  const auto first = Register(a, spec);
+  const auto second = Register(b, spec);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_NE((**first)[0].id, (**second)[0].id);
+}
+
+TEST_F(RegistrationTest, ARepeatThatComesWhileTheFirstRunsWaitsForIt) {
+  const auto session = Attach();
+  Pass(session, 1, 8 << 20);
+  auto spec = Spec({Range(0, 8 << 20)});
+  spec.request_id = "r";
+  auto first = StartRegister(session, spec);
+  auto repeat = StartRegister(session, spec);
+  const auto first_result = first.get();
+  const auto repeat_result = repeat.get();
+  ASSERT_TRUE(first_result.ok() && repeat_result.ok());
+  EXPECT_EQ(*first_result, *repeat_result);
+  EXPECT_EQ(verbs_.live().mrs, 1);
+}
+
+TEST_F(RegistrationTest, ARefusedRequestRunsAnewWhenRepeated) {
+  const auto session = Attach();
+  Pass(session, 1);
+  verbs_.Fail("fake0", "reg", "ENOMEM@1");
+  auto spec = Spec({Range(0, 4096)});
+  spec.request_id = "r";
+  EXPECT_FALSE(Register(session, spec).ok());
+  EXPECT_TRUE(Register(session, spec).ok());
+}
+
+TEST_F(RegistrationTest, DrainsTheAttachSocketForABufferNotYetSeen) {
+  const auto link = std::make_shared<FakeLink>();
+  const auto session = Attach(kUid, link);
+  link->on_drain = [&] {
+    link->on_drain = nullptr;
+    Pass(session, 1);
+  };
+  EXPECT_TRUE(Register(session, Spec({Range(0, 4096)})).ok());
+  EXPECT_EQ(ReasonOf(Register(session, Spec({Range(0, 4096, 2)})).status()), v1::BUFFER_UNKNOWN);
+}
+
+TEST_F(RegistrationTest, ReleaseAfterLeavesRegionsAndFreesTheBuffer) {
+  const auto session = Attach();
+  Pass(session, 1);
+  auto spec = Spec({Range(0, 4096)});
+  spec.release_after = true;
+  ASSERT_TRUE(Register(session, spec).ok());
+  EXPECT_EQ(session->View().buffers, 0u);
+  EXPECT_EQ(memory::CountMappings(), 0u);
+  EXPECT_EQ(verbs_.live().mrs, 1);
+}
+
+TEST_F(RegistrationTest, RefusesCallsOfTheWrongShape) {
+  const auto session = Attach();
+  Pass(session, 1);
+  EXPECT_EQ(ReasonOf(Register(session, Spec({})).status()), v1::INVALID_LENGTH);
+  EXPECT_EQ(ReasonOf(Register(session, Spec(std::vector<RangeSpec>(10001, Range(0, 1)))).status()),
+            v1::INVALID_LENGTH);
+  auto spec = Spec({Range(0, 4096)});
+  spec.access = 1u << 20;
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::ACCESS_INVALID);
+  spec.access = fabric::Bit(v1::REMOTE_WRITE);
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::ACCESS_INVALID);
+  spec.access = fabric::Bit(v1::LOCAL_WRITE) | fabric::Bit(v1::HUGETLB);
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::ACCESS_INVALID);
+  spec = Spec({Range(0, 4096)}, "no_such");
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::DEVICE_UNKNOWN);
+  spec.devices = {"fake0", "fake0"};
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::REQUEST_INVALID);
+  spec.all_devices = true;
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::REQUEST_INVALID);
+  spec = Spec({Range(0, 4096)});
+  spec.request_id = std::string(65, 'x');
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::REQUEST_INVALID);
+}
+
+class SlowRegistrationTest : public BrokerTest {
+ protected:
+  SlowRegistrationTest() : BrokerTest("devices=fake0;fake0.reg_delay_ms=300") {}
+};
+
+TEST_F(SlowRegistrationTest, IsRolledBackWhenItsSessionEndsMeanwhile) {
+  const auto session = Attach();
+  Pass(session, 1);
+  auto result = StartRegister(session, Spec({Range(0, 4096)}));
+  EndAndWait(session);
+  EXPECT_EQ(ReasonOf(result.get().status()), v1::SESSION_UNKNOWN);
+  EXPECT_EQ(verbs_.live().mrs, 0);
+  EXPECT_EQ(verbs_.live().pds, 0);
+  EXPECT_EQ(broker_->books().Total(), Amounts{});
+}
+
+class SmallQuotaTest : public BrokerTest {
+ protected:
+  static Limits Small() {
+    Limits limits;
+    limits.regions = 2;
+    limits.buffers = 3;
+    return limits;
+  }
+  SmallQuotaTest() : BrokerTest("devices=fake0", Small()) {}
+};
+
+TEST_F(SmallQuotaTest, IsOverAllSessionsOfAUid) {
+  const auto a = Attach();
+  const auto b = Attach();
+  const auto other = Attach(kUid + 1);
+  for (const auto& session : {a, b, other}) Pass(session, 1);
+  ASSERT_TRUE(Register(a, Spec({Range(0, 1), Range(4096, 1)})).ok());
+  const auto refusal = Register(b, Spec({Range(0, 1)}));
+  EXPECT_EQ(ReasonOf(refusal.status()), v1::QUOTA_REGIONS);
+  EXPECT_EQ(DetailOf(refusal.status())->used(), 2u);
+  EXPECT_TRUE(Register(other, Spec({Range(0, 1)})).ok());
+}
+
+TEST_F(SmallQuotaTest, BoundsBuffersAndTellsTheCallThatNamesOneTooMany) {
+  const auto session = Attach();
+  for (uint64_t id = 1; id <= 4; ++id) Pass(session, id);
+  EXPECT_TRUE(Register(session, Spec({Range(0, 1, 3)})).ok());
+  const auto refusal = Register(session, Spec({Range(0, 1, 4)}));
+  EXPECT_EQ(ReasonOf(refusal.status()), v1::QUOTA_BUFFERS);
+  EXPECT_EQ(DetailOf(refusal.status())->limit(), 3u);
+}
+
+}  // namespace
+}  // namespace mrd::broker

@@ -1,0 +1,137 @@
+#include "daemon/memory/buffer.h"
+
+#include <gtest/gtest.h>
+
+#include "mrd/v1/status.h"
+#include "tests/memory/memfd.h"
+
+namespace mrd::memory {
+namespace {
+
+constexpr uint64_t kSize = 1 << 20;
+constexpr uint64_t kAddress = 0x650000000000;
+
+class BufferTest : public testing::Test {
+ protected:
+  ~BufferTest() override {
+    EXPECT_EQ(mappings_.cache.count(), 0u);
+    EXPECT_EQ(mappings_.window.count(), 0u);
+    EXPECT_EQ(CountMappings(), 0u);
+  }
+
+  v1::Reason Check(Buffer& buffer, uint64_t offset, uint64_t length, uint64_t address = kAddress) {
+    return ReasonOf(buffer.Check(offset, length, address + offset, /*unsealed=*/false));
+  }
+
+  Mappings mappings_;
+};
+
+TEST_F(BufferTest, TakesARangeWithinIt) {
+  const auto buffer = MakeBuffer(MakeMemfd(kSize), mappings_);
+  EXPECT_TRUE(buffer->Check(0, kSize, kAddress, false).ok());
+  EXPECT_TRUE(buffer->Check(kSize - 1, 1, kAddress + kSize - 1, false).ok());
+}
+
+TEST_F(BufferTest, RefusesLengthZero) {
+  const auto buffer = MakeBuffer(MakeMemfd(kSize), mappings_);
+  EXPECT_EQ(Check(*buffer, 0, 0), v1::INVALID_LENGTH);
+}
+
+TEST_F(BufferTest, RefusesWhatRunsOutOfItAndSaysItsSize) {
+  const auto buffer = MakeBuffer(MakeMemfd(kSize), mappings_);
+  EXPECT_EQ(Check(*buffer, 0, kSize + 1), v1::OUT_OF_RANGE);
+  EXPECT_EQ(Check(*buffer, kSize, 1), v1::OUT_OF_RANGE);
+  EXPECT_EQ(Check(*buffer, 4096, UINT64_MAX - 100), v1::OUT_OF_RANGE);
+  EXPECT_EQ(Check(*buffer, UINT64_MAX - 4095, 8192, 4096), v1::OUT_OF_RANGE);
+  const auto refusal = buffer->Check(0, UINT64_MAX, kAddress, false);
+  EXPECT_EQ(ReasonOf(refusal), v1::OUT_OF_RANGE);
+  EXPECT_EQ(DetailOf(refusal)->limit(), kSize);
+}
+
+TEST_F(BufferTest, SeesThatTheFileHasGrown) {
+  UniqueFd fd = MakeMemfd(4096);
+  const UniqueFd clients(dup(fd.get()));
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  EXPECT_EQ(Check(*buffer, 4096, 4096), v1::OUT_OF_RANGE);
+  ASSERT_EQ(ftruncate(clients.get(), 8192), 0);
+  EXPECT_EQ(Check(*buffer, 4096, 4096), v1::NOT_POPULATED);
+  ASSERT_EQ(fallocate(clients.get(), 0, 0, 8192), 0);
+  EXPECT_EQ(Check(*buffer, 4096, 4096), v1::REASON_UNSPECIFIED);
+}
+
+TEST_F(BufferTest, RefusesAddressesThatDoNotAgreeWithTheOffset) {
+  const auto buffer = MakeBuffer(MakeMemfd(kSize), mappings_);
+  EXPECT_EQ(Check(*buffer, 0, 4096, kAddress + 1), v1::MISALIGNED);
+  EXPECT_TRUE(buffer->Check(100, 50, kAddress + 100, false).ok());
+}
+
+TEST_F(BufferTest, RefusesAnAddressAtTheEndOfTheAddressSpace) {
+  const auto buffer = MakeBuffer(MakeMemfd(kSize), mappings_);
+  EXPECT_EQ(ReasonOf(buffer->Check(0, 8192, UINT64_MAX - 4095, false)), v1::ADDRESS_UNUSABLE);
+}
+
+TEST_F(BufferTest, RefusesWhatCanShrinkUnlessPolicyAllows) {
+  UniqueFd fd = MakeMemfd(kSize, true, 0);
+  const UniqueFd clients(dup(fd.get()));
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  EXPECT_EQ(Check(*buffer, 0, 4096), v1::NOT_SEALED);
+  EXPECT_TRUE(buffer->Check(0, 4096, kAddress, /*unsealed=*/true).ok());
+  ASSERT_EQ(fcntl(clients.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_EQ(Check(*buffer, 0, 4096), v1::REASON_UNSPECIFIED);
+}
+
+TEST_F(BufferTest, RefusesWhatCannotBeWritten) {
+  const auto sealed =
+      MakeBuffer(MakeMemfd(kSize, true, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), mappings_);
+  EXPECT_EQ(Check(*sealed, 0, 4096), v1::BUFFER_READ_ONLY);
+  const UniqueFd fd = MakeMemfd(kSize);
+  char path[64];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", fd.get());
+  const auto read_only = MakeBuffer(UniqueFd(open(path, O_RDONLY | O_CLOEXEC)), mappings_);
+  EXPECT_EQ(Check(*read_only, 0, 4096), v1::BUFFER_READ_ONLY);
+}
+
+TEST_F(BufferTest, RefusesAbsentPagesAndLeavesTheFileOffsetAlone) {
+  UniqueFd fd = MakeMemfd(kSize);
+  const UniqueFd clients(dup(fd.get()));
+  ASSERT_EQ(fallocate(clients.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 4096), 0);
+  ASSERT_EQ(lseek(clients.get(), 1234, SEEK_SET), 1234);
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  EXPECT_EQ(Check(*buffer, 0, 8192), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(Check(*buffer, 0, 8193), v1::NOT_POPULATED);
+  EXPECT_EQ(Check(*buffer, 12288, 4096), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(lseek(clients.get(), 0, SEEK_CUR), 1234);
+}
+
+TEST_F(BufferTest, ChecksMakeNoPages) {
+  UniqueFd fd = MakeMemfd(kSize, /*populate=*/false);
+  const UniqueFd clients(dup(fd.get()));
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  EXPECT_EQ(Check(*buffer, 0, kSize), v1::NOT_POPULATED);
+  EXPECT_EQ(lseek(clients.get(), 0, SEEK_DATA), -1);
+}
+
+TEST_F(BufferTest, IsMappedOnceWhole) {
+  const auto buffer = MakeBuffer(MakeMemfd(kSize), mappings_);
+  const auto first = buffer->Map(0, 4096);
+  const auto second = buffer->Map(kSize - 4096, 4096);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first->get(), second->get());
+  EXPECT_EQ(CountMappings(), 1u);
+  EXPECT_TRUE(buffer->IsMapped(0, kSize));
+}
+
+TEST_F(BufferTest, PopulatesOnlyWhatIsAskedFor) {
+  UniqueFd fd = MakeMemfd(8 << 20, /*populate=*/false);
+  const UniqueFd clients(dup(fd.get()));
+  ASSERT_EQ(fallocate(clients.get(), 0, 1 << 20, 1 << 20), 0);
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  const auto mapping = buffer->Map(1 << 20, 1 << 20);
+  ASSERT_TRUE(mapping.ok());
+  (*mapping)->Populate(1 << 20, 1 << 20);
+  EXPECT_EQ(lseek(clients.get(), 0, SEEK_DATA), 1 << 20);
+  EXPECT_EQ(lseek(clients.get(), 1 << 20, SEEK_HOLE), 2 << 20);
+}
+
+}  // namespace
+}  // namespace mrd::memory
