@@ -28,8 +28,8 @@ absl::Status HugePageError(std::string what, uint64_t bytes, int errno_value) {
   const uint64_t free = PoolValue("free_hugepages");
   const uint64_t reserved = PoolValue("resv_hugepages");
   const uint64_t usable = free > reserved ? free - reserved : 0;
-  std::string advice = "It needs " + std::to_string(needed) + " huge pages of 2 MiB, " +
-                       std::to_string(usable) + " are free. ";
+  std::string advice =
+      "2 MiB pages: " + std::to_string(needed) + " needed, " + std::to_string(usable) + " free. ";
   if (usable < needed) {
     const uint64_t total = PoolValue("nr_hugepages") + needed - usable;
     advice += "Make more with: sysctl vm.nr_hugepages=" + std::to_string(total) +

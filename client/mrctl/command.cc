@@ -28,6 +28,17 @@ int ExitCodeOf(const absl::Status& status) {
   }
 }
 
+std::string Json(const google::protobuf::Message& message, bool whole) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.add_whitespace = whole;
+  options.always_print_primitive_fields = whole;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  // Fails for Any and the like only, which the API's messages do not have.
+  (void)google::protobuf::util::MessageToJsonString(message, &json, options);
+  return json;
+}
+
 }  // namespace
 
 absl::StatusOr<mrd::Client> Attach(const GlobalOptions& options, mrd::AttachOptions attach) {
@@ -49,18 +60,9 @@ int Fail(const absl::Status& status) {
   return ExitCodeOf(status);
 }
 
-std::string ToJson(const google::protobuf::Message& message, bool pretty) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = pretty;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string json;
-  // Fails for Any and the like only, which the API's messages do not have.
-  (void)google::protobuf::util::MessageToJsonString(message, &json, options);
-  return json;
-}
+std::string ToJson(const google::protobuf::Message& message) { return Json(message, false); }
 
-void PrintJson(const google::protobuf::Message& message) { Print(ToJson(message)); }
+void PrintJson(const google::protobuf::Message& message) { Print(Json(message, true)); }
 
 bool Print(const std::string& text) {
   return fputs(text.c_str(), stdout) >= 0 && fflush(stdout) == 0;

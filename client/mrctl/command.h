@@ -32,8 +32,9 @@ absl::StatusOr<mrd::Client> Attach(const GlobalOptions& options, mrd::AttachOpti
 // Prints the error as one line on stderr and returns the exit code for it.
 int Fail(const absl::Status& status);
 
+// Proto names; on one line, without the fields that are zero.
+std::string ToJson(const google::protobuf::Message& message);
 // One JSON document on stdout: proto names, all fields.
-std::string ToJson(const google::protobuf::Message& message, bool pretty = true);
 void PrintJson(const google::protobuf::Message& message);
 
 // Writes to stdout at once, so that a script that reads a pipe gets it. Whether it could.

@@ -1,4 +1,5 @@
-// mrctl leases: every registered region, whose it is, and its keys.
+// mrctl leases: every registered region, whose it is, and the key that peers use. --json
+// has the lkeys too.
 #include <string>
 
 #include "client/mrctl/command.h"
@@ -22,13 +23,12 @@ int RunLeases(const GlobalOptions& options, uint64_t session_id) {
     Print("no leases\n");
     return kOk;
   }
-  Table table({">LEASE", ">SESSION", "DEVICE", "ADDRESS", ">LENGTH", "LKEY", "RKEY"});
+  Table table({">LEASE", ">SESSION", "DEVICE", "ADDRESS", ">LENGTH", "RKEY"});
   for (const auto& held : *leases) {
     const auto& lease = held.lease();
     for (const auto& key : lease.keys()) {
       table.Add({std::to_string(lease.lease_id()), std::to_string(held.session_id()), key.device(),
-                 FormatAddress(lease.addr()), FormatSize(lease.length()), FormatKey(key.lkey()),
-                 FormatKey(key.rkey())});
+                 FormatAddress(lease.addr()), FormatSize(lease.length()), FormatKey(key.rkey())});
     }
   }
   Print(table.Text());

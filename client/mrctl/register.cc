@@ -82,7 +82,7 @@ std::string Text(const std::vector<mrd::Region>& regions, const mrd::v1::Endpoin
   return text;
 }
 
-// {"leases": [Lease], "endpoint": Endpoint}
+// {"leases": [Lease], "endpoint": Endpoint}: of Lease what the client knows.
 std::string Json(const std::vector<mrd::Region>& regions, const mrd::v1::Endpoint* listener) {
   std::string text = "{\"leases\": [";
   const char* separator = "";
@@ -98,10 +98,10 @@ std::string Json(const std::vector<mrd::Region>& regions, const mrd::v1::Endpoin
       out->set_lkey(key.lkey);
       out->set_rkey(key.rkey);
     }
-    text += std::exchange(separator, ",") + ("\n  " + ToJson(lease, false));
+    text += std::exchange(separator, ",") + ("\n  " + ToJson(lease));
   }
   text += "\n]";
-  if (listener) text += ",\n \"endpoint\": " + ToJson(*listener, false);
+  if (listener) text += ",\n \"endpoint\": " + ToJson(*listener);
   return text + "}\n";
 }
 

@@ -114,7 +114,7 @@ TEST_F(BufferTest, OfHugePagesIsThatOrSaysWhatIsMissing) {
     ASSERT_FALSE(buffer.ok());
     EXPECT_EQ(buffer.status().code(), absl::StatusCode::kResourceExhausted);
     EXPECT_EQ(DetailOf(buffer.status())->errno_name(), "ENOMEM") << buffer.status();
-    EXPECT_THAT(std::string(buffer.status().message()), HasSubstr("needs 2 huge pages"));
+    EXPECT_THAT(std::string(buffer.status().message()), HasSubstr("2 MiB pages: 2 needed"));
     EXPECT_THAT(std::string(buffer.status().message()), HasSubstr("vm.nr_hugepages="));
   }
 }
