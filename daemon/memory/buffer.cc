@@ -70,10 +70,12 @@ absl::Status Buffer::CheckSeals(bool unsealed) {
                      {.advice = "Pass a descriptor opened O_RDWR, without F_SEAL_WRITE and "
                                 "F_SEAL_FUTURE_WRITE; pinning needs it whatever the access"});
   }
-  if (unsealed || shrink_sealed_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  if (unsealed || (seals_.load(std::memory_order_relaxed) & F_SEAL_SHRINK) != 0) {
+    return absl::OkStatus();
+  }
   const int seals = fcntl(fd_.get(), F_GET_SEALS);
   if (seals >= 0 && (seals & F_SEAL_SHRINK) != 0) {
-    shrink_sealed_ = true;
+    seals_ = seals;
     return absl::OkStatus();
   }
   const bool sealable = seals >= 0 && (seals & F_SEAL_SEAL) == 0;
@@ -91,24 +93,39 @@ absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length) {
         {.advice = "Populate it first (write to it, fallocate(2) or MADV_POPULATE_WRITE): "
                    "pinning would allocate its pages on the daemon's account"});
   };
+  struct stat now;
+  if (fstat(fd_.get(), &now) < 0) return MappingError(errno, length);
+  const uint64_t size = now.st_size;
+  const uint64_t allocated = static_cast<uint64_t>(now.st_blocks) * 512;
   if (facts_.kind == Kind::kHugetlb) {
     // hugetlbfs has no SEEK_HOLE; its block count tells whether all of the file is there.
-    struct stat now;
-    if (fstat(fd_.get(), &now) < 0) return MappingError(errno, length);
-    const uint64_t allocated = static_cast<uint64_t>(now.st_blocks) * 512;
-    if (allocated >= static_cast<uint64_t>(now.st_size)) return absl::OkStatus();
-    return absent(allocated);
+    return allocated >= size ? absl::OkStatus() : absent(allocated);
   }
+  // A search goes page by page to the first hole, so mostly to the end of the file: milliseconds
+  // for a large one. Once it has found none, the count of blocks alone tells whether a page has
+  // gone since: sealed against growing, a file gets no others beyond its end.
+  if ((seals_.load(std::memory_order_relaxed) & F_SEAL_GROW) != 0 && allocated >= size) {
+    if (now.st_blocks == whole_blocks_.load(std::memory_order_relaxed)) return absl::OkStatus();
+    if (const off_t hole = FindHole(0); hole >= 0 && static_cast<uint64_t>(hole) >= size) {
+      whole_blocks_ = now.st_blocks;
+      return absl::OkStatus();
+    }
+  }
+  const off_t hole = FindHole(offset);
+  if (hole < 0) return MappingError(errno, length);
+  return static_cast<uint64_t>(hole) >= offset + length ? absl::OkStatus() : absent(hole);
+}
+
+off_t Buffer::FindHole(uint64_t from) {
   // SEEK_HOLE moves the file offset, which this descriptor shares with the client's: put it back.
   // One search at a time, or a later one would take an earlier one's hole for the client's offset.
   MutexLock lock(offset_mutex_);
   const off_t before = lseek(fd_.get(), 0, SEEK_CUR);
-  const off_t hole = lseek(fd_.get(), static_cast<off_t>(offset), SEEK_HOLE);
+  const off_t hole = lseek(fd_.get(), static_cast<off_t>(from), SEEK_HOLE);
   const int error = errno;
   lseek(fd_.get(), before, SEEK_SET);
-  if (hole >= 0 && static_cast<uint64_t>(hole) >= offset + length) return absl::OkStatus();
-  if (hole < 0) return MappingError(error, length);
-  return absent(hole);
+  errno = error;
+  return hole;
 }
 
 absl::StatusOr<std::shared_ptr<Mapping>> Buffer::Map(uint64_t offset, uint64_t length) {

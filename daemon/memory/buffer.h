@@ -29,7 +29,11 @@ class Buffer {
  public:
   // REQUIRES: `facts` is what Inspect told of `fd`.
   Buffer(UniqueFd fd, Facts facts, Mappings& mappings)
-      : fd_(std::move(fd)), facts_(facts), size_(facts.size), mappings_(mappings) {}
+      : fd_(std::move(fd)),
+        facts_(facts),
+        size_(facts.size),
+        seals_(facts.seals),
+        mappings_(mappings) {}
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -58,11 +62,14 @@ class Buffer {
   Mappable mappable() const { return {this, fd_.get(), size_.load(), facts_.page_size}; }
   absl::Status CheckSeals(bool unsealed);
   absl::Status CheckPresent(uint64_t offset, uint64_t length) MRD_EXCLUDES(offset_mutex_);
+  // The first absent page at or after `from`, or the end of the file; -1 and errno on failure.
+  off_t FindHole(uint64_t from) MRD_EXCLUDES(offset_mutex_);
 
   const UniqueFd fd_;
   const Facts facts_;
-  std::atomic<uint64_t> size_;              // Bytes, as last seen.
-  std::atomic<bool> shrink_sealed_{false};  // Seals are never taken off.
+  std::atomic<uint64_t> size_;             // Bytes, as last seen.
+  std::atomic<int> seals_;                 // As last seen: they are never taken off.
+  std::atomic<int64_t> whole_blocks_{-1};  // The file's, when no page was absent; -1: not seen so.
   Mappings& mappings_;
   Mutex offset_mutex_;  // The descriptor's file offset, while a hole is looked for.
 };

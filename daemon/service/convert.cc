@@ -1,7 +1,10 @@
 #include "daemon/service/convert.h"
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "mrd/v1/status.h"
@@ -13,12 +16,20 @@ using fabric::Bit;
 
 constexpr size_t kMostOnPage = 1000;
 
-// The parameters of a request, without its id: two requests of one id must agree in it. 64 bits
-// serve: a client could mistake only its own requests for one another.
-uint64_t Fingerprint(const v1::RegisterRequest& request) {
-  v1::RegisterRequest parameters = request;
-  parameters.clear_request_id();
-  return std::hash<std::string>()(parameters.SerializeAsString());
+uint64_t Mix(uint64_t hash, uint64_t more) {
+  return (hash ^ more) * 0x9E3779B97F4A7C15 + (hash >> 32);
+}
+
+// Of the parameters of a request: two requests of one id must agree in them. 64 bits serve: a
+// client could mistake only its own requests for one another.
+uint64_t Fingerprint(const broker::RegisterSpec& spec) {
+  static_assert(std::has_unique_object_representations_v<broker::RangeSpec>);
+  const std::hash<std::string_view> hash_of;
+  uint64_t hash = hash_of({reinterpret_cast<const char*>(spec.ranges.data()),
+                           spec.ranges.size() * sizeof(broker::RangeSpec)});
+  for (const std::string& device : spec.devices) hash = Mix(hash, hash_of(device));
+  hash = Mix(hash, spec.devices.size());
+  return Mix(hash, spec.access << 2 | spec.all_devices << 1 | spec.release_after);
 }
 
 }  // namespace
@@ -65,7 +76,6 @@ absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& reques
   if (!access.ok()) return access.status();
   broker::RegisterSpec spec;
   spec.request_id = request.request_id();
-  if (!spec.request_id.empty()) spec.fingerprint = Fingerprint(request);
   spec.access = *access;
   spec.all_devices = request.all_devices();
   spec.release_after = request.release_after();
@@ -74,6 +84,7 @@ absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& reques
   for (const v1::Range& range : request.ranges()) {
     spec.ranges.push_back({range.buffer_id(), range.offset(), range.length(), range.addr()});
   }
+  if (!spec.request_id.empty()) spec.fingerprint = Fingerprint(spec);
   return spec;
 }
 

@@ -3,22 +3,31 @@
 
 checks_passed=0 checks_failed=0
 
+# Microseconds since the epoch.
+checks_now() { echo "${EPOCHREALTIME/[.,]/}"; }
+
 # check NAME COMMAND...: runs the command; quiet when it passes, its output is shown when it fails.
 check() {
-  local name=$1 log code=0 took=${EPOCHREALTIME/[.,]/}
+  local name=$1 log start code=0
   log=$(mktemp)
+  start=$(checks_now)
   shift
   "$@" >"$log" 2>&1 || code=$?
-  took=$(((${EPOCHREALTIME/[.,]/} - took) / 1000))
-  if ((code == 0)); then
+  check_done "$name" "$code" "$start" "$log" "$*"
+}
+
+# check_done NAME CODE START LOG COMMAND: what check came to; for those that run commands in their own way.
+check_done() {
+  local took=$((($(checks_now) - $3) / 1000))
+  if (($2 == 0)); then
     checks_passed=$((checks_passed + 1))
-    echo "ok      $name ($took ms)"
+    echo "ok      $1 ($took ms)"
   else
     checks_failed=$((checks_failed + 1))
-    echo "FAILED  $name: $* (exit code $code, $took ms)"
-    sed 's/^/        | /' "$log"
+    echo "FAILED  $1: $5 (exit code $2, $took ms)"
+    sed 's/^/        | /' "$4"
   fi
-  rm -f "$log"
+  rm -f "$4"
 }
 
 # checks_end: the sum, and false if a check failed or none was made.
