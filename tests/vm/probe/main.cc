@@ -1,0 +1,64 @@
+// client_probe: a client of mrd that a script speaks to. It takes commands from standard input, one
+// a line, and answers each with one line: "ok key=value ...", or "error reason=... ...", which is
+// what mrd said. Its end, however it comes, is the client's. `client_probe --help` lists the words.
+#include <stdio.h>
+#include <string.h>
+
+#include <iostream>
+#include <string>
+
+#include "tests/vm/probe/calibrate.h"
+#include "tests/vm/probe/commands.h"
+#include "tests/vm/probe/storm.h"
+#include "tests/vm/probe/words.h"
+
+namespace {
+
+int Usage(FILE* out) {
+  fprintf(out,
+          "client_probe                                      commands from standard input\n"
+          "client_probe storm CLIENTS SEED REGIONS DEVICE    clients that are killed\n"
+          "client_probe calibrate                            how fast is this machine\n"
+          "\n"
+          "Commands:\n%s",
+          probe::kCommands);
+  return out == stdout ? 0 : 2;
+}
+
+int Converse() {
+  probe::ProbeClient client;
+  for (std::string line; std::getline(std::cin, line);) {
+    const probe::Words words = probe::Split(line);
+    if (words.empty()) continue;
+    const probe::Answer answer = probe::RunCommand(client, words);
+    if (probe::IsMisspoken(answer.status())) {
+      fprintf(stderr, "client_probe: %s: %s\n", line.c_str(),
+              std::string(answer.status().message()).c_str());
+      return 2;
+    }
+    puts(answer.ok() ? ("ok " + *answer).c_str() : probe::FormatError(answer.status()).c_str());
+    fflush(stdout);
+  }
+  return 0;
+}
+
+int Storm(char** words) {
+  const auto clients = probe::ParseNumber(words[0]);
+  const auto seed = probe::ParseNumber(words[1]);
+  const auto regions = probe::ParseNumber(words[2]);
+  if (!clients.ok() || !seed.ok() || !regions.ok()) return Usage(stderr);
+  return probe::RunStorm(
+      {.clients = *clients, .seed = *seed, .regions = *regions, .device = words[3]});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc == 1) return Converse();
+  if (argc == 6 && strcmp(argv[1], "storm") == 0) return Storm(argv + 2);
+  if (argc == 2 && strcmp(argv[1], "calibrate") == 0) {
+    printf("us=%ld\n", static_cast<long>(probe::Calibrate().count()));
+    return 0;
+  }
+  return Usage(argc == 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr);
+}

@@ -1,0 +1,95 @@
+# S08: which limit was hit, its value, and what is used of it.
+# shellcheck shell=bash
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# with_memlock KIB: the daemon, from now on in this shell, has no more.
+with_memlock() { daemon_as=(prlimit "--memlock=$(($1 << 10)):$(($1 << 10))" "${daemon_as[@]}"); }
+
+memlock_is_hit() {
+  client c
+  ask c buffer b 4M
+  ask c register first b 0 1M write "$1"
+  refused MEMLOCK c register r b 0 4M write "$1"
+  is errno ENOMEM
+  is limit_name RLIMIT_MEMLOCK_of_the_daemon
+  is limit $((4 << 20))
+  is used $((1 << 20))
+  # Ten ranges, of which the fourth is too much: none stays.
+  refused MEMLOCK c register r:10 b 0 1M write "$1"
+  rdma_expect_count mr 1 "$1" "$daemon"
+  ask c register rest b 1M 3M write "$1"
+  ask c deregister rest
+  ask c deregister first
+  ask c register r b 0 4M write "$1"
+}
+
+# siw asks for the limit in spite of CAP_IPC_LOCK.
+with_ipc_lock() {
+  with_memlock 4096
+  start_own_daemon
+  if [[ $1 = "$SIW_DEVICE" ]]; then
+    memlock_is_hit "$1"
+  else
+    client c
+    ask c buffer b 8M
+    ask c register r b 0 8M write "$1"
+  fi
+}
+
+without_ipc_lock() {
+  daemon_as=(setpriv --reuid "$DAEMON_UID" --regid "$DAEMON_UID" --groups "$CLIENTS_GID"
+    --inh-caps=-all --ambient-caps=-all --bounding-set=-all)
+  with_memlock 4096
+  start_own_daemon
+  memlock_is_hit "$1"
+}
+
+# Half of the machine's memory, for all of a uid; each registration counts, though the pages are the same.
+quota_of_bytes() {
+  local half=$(($(awk '$1 == "MemTotal:" { print $2 }' /proc/meminfo) * 1024 / 2))
+  local fit=$((half / (128 << 20))) i
+  client c
+  ask c buffer b 128M
+  for ((i = 0; i < fit; i++)); do ask c register "r$i" b 0 128M read "$1"; done
+  refused QUOTA_BYTES c register r b 0 128M read "$1"
+  local limit
+  limit=$(field limit)
+  ((limit > half - (64 << 20) && limit < half + (64 << 20)))
+  is used $((fit * (128 << 20)))
+  rdma_expect_count mr "$fit" "$1" "$daemon"
+  # Of another session of the same uid as well.
+  client d
+  ask d buffer b 128M
+  refused QUOTA_BYTES d register r b 0 128M read "$1"
+  # Freed by a death, at once.
+  end_by c KILL
+  within "$SECOND_MS" ask d register r b 0 128M read "$1"
+}
+
+# The kernel's own limit of a device: that of the daemon's cgroup.
+device_limit() {
+  local group=/sys/fs/cgroup/limited
+  echo +rdma >/sys/fs/cgroup/cgroup.subtree_control
+  mkdir -p "$group"
+  start_own_daemon
+  echo "$daemon" >"$group/cgroup.procs"
+  client c
+  ask c buffer b 4096
+  ask c register first b 0 4096 write "$1"
+  # The next domain or region is one too many. What was made before the daemon moved is not counted.
+  echo "$1 hca_object=1" >"$group/rdma.max"
+  cat "$group/rdma.current"
+  local i
+  for i in 1 2 3; do say c register "r$i" b 0 4096 write "$1"; done
+  [[ $answer = "error reason=DEVICE_LIMIT "* ]]
+  echo "$1 hca_object=max" >"$group/rdma.max"
+  ask c register last b 0 4096 write "$1"
+}
+
+each_device "S08: MEMLOCK with CAP_IPC_LOCK, where the driver asks for it" with_ipc_lock
+each_device "S08: MEMLOCK without CAP_IPC_LOCK" without_ipc_lock
+each_device "S08: DEVICE_LIMIT" device_limit
+start_daemon || exit 1
+each_device "S08: QUOTA_BYTES" quota_of_bytes
+topic_end
