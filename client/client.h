@@ -11,7 +11,8 @@
 // Threads: all members but moving and destroying may be called at once from several.
 //
 // Fork: a child has no session. Every call in it fails with FAILED_PRECONDITION, and destroying
-// what it inherited touches nothing of its parent's; it may attach anew.
+// what it inherited touches nothing of its parent's. Nor can it attach, since gRPC cannot be used
+// on both sides of a fork: fork before the first Attach, or execute another program.
 //
 // Errors: absl::Status. mrd/v1/status.h reads what is beside the code: ReasonOf() of a refusal of
 // the daemon's, DetailOf() with errno, limits and advice. A message can be shown to a person as it
@@ -123,7 +124,8 @@ class Client final {
   // Registration. ------------------------------------------------------------
 
   // Registers `ranges` (at most AttachLimits.max_ranges_per_call) in one call: all of them or none.
-  // The regions come in the order of the ranges. Refusals: error.proto.
+  // The regions come in the order of the ranges. Refusals: error.proto. After DEADLINE_EXCEEDED
+  // without a reason nobody knows whether it was done; ListLeases tells.
   absl::StatusOr<std::vector<Region>> Register(const RegisterOptions& options,
                                                std::span<const Range> ranges) const;
 

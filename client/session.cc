@@ -3,9 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <unistd.h>
 
 #include <utility>
 #include <vector>
+
+#include "client/local_error.h"
 
 namespace mrd::internal {
 namespace {
@@ -27,6 +30,20 @@ void KeepForEver(AttachConnection* connection, Rpc* rpc) {
   kept->emplace_back(connection, rpc);
 }
 
+// gRPC cannot be used on both sides of a fork: its epoll instance is shared with the child, whose
+// connections would be reported to the parent, as pointers into the child's memory (seen: the
+// parent hangs or aborts). So the first process that attaches is the only one.
+absl::Status CheckNotAfterFork() {
+  static std::atomic<pid_t> attached_pid = 0;
+  pid_t first = 0;
+  const pid_t self = getpid();
+  if (attached_pid.compare_exchange_strong(first, self) || first == self) return absl::OkStatus();
+  return LocalError(absl::StatusCode::kFailedPrecondition,
+                    "cannot attach: process " + std::to_string(first) +
+                        " attached before it forked this one, and gRPC works in one of them only",
+                    0, kForkAdvice);
+}
+
 }  // namespace
 
 std::string ResolveSocketDir(const std::string& socket_dir) {
@@ -46,6 +63,7 @@ std::string AttachPath(const std::string& socket_dir, bool admin) {
 absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& socket_dir,
                                                          AttachParameters parameters,
                                                          Rpc::Duration call_timeout) {
+  if (absl::Status alone = CheckNotAfterFork(); !alone.ok()) return alone;
   parameters.path = AttachPath(socket_dir, parameters.admin);
   auto state = std::make_shared<SessionState>();
   auto connection = AttachConnection::Attach(std::move(parameters), state);

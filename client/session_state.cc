@@ -17,7 +17,7 @@ absl::Status SessionState::Check() const {
   if (Forked()) {
     v1::ErrorDetail detail;
     detail.set_reason(v1::SESSION_UNKNOWN);
-    detail.set_advice("Call Client::Attach in this process.");
+    detail.set_advice(kForkAdvice);
     return WithDetail(absl::FailedPreconditionError(
                           "the session belongs to process " + std::to_string(pid_) +
                           "; a forked child has none, nor the regions in it. " + detail.advice()),

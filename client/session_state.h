@@ -14,6 +14,10 @@
 
 namespace mrd::internal {
 
+// What a process can do that has no session since it was forked.
+inline constexpr char kForkAdvice[] =
+    "Fork before the first Client::Attach, or execute a program of its own that attaches.";
+
 class SessionState final {
  public:
   SessionState();

@@ -31,8 +31,10 @@ void Peers::Stop() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  // Makes the waiting Accept return.
-  if (listener_) listener_->Close().IgnoreError();
+  // Makes the waiting Accept return. Once: the listener may be gone when this is destroyed.
+  if (const mrd::Listener* const listener = std::exchange(listener_, nullptr)) {
+    listener->Close().IgnoreError();
+  }
   if (thread_.joinable()) thread_.join();
   std::map<uint64_t, mrd::Endpoint> connected;
   {

@@ -23,7 +23,7 @@ class Peers final {
   // Accepts on `listener`, which must outlive Stop(), giving each peer `private_data`.
   void Start(const mrd::Listener* listener, std::string private_data);
 
-  // Stops listening and disconnects all peers.
+  // Stops listening and disconnects all peers. Again: nothing happens.
   void Stop();
 
   // AttachOptions::on_event.

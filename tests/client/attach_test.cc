@@ -11,6 +11,7 @@
 #include <fstream>
 #include <future>
 
+#include "client/attach_socket.h"
 #include "client/client.h"
 #include "client/session.h"
 #include "mrd/v1/status.h"
@@ -228,7 +229,8 @@ TEST(Attach, SaysWhichGroupMayAttach) {
   ASSERT_EQ(chown(path.c_str(), 0, 54321), 0);
   EXPECT_EQ(InChild([&] {
               if (setgid(65534) != 0 || setuid(65534) != 0) return 1;
-              const absl::Status status = AttachTo(daemon);
+              const absl::Status status =
+                  internal::ConnectAttachSocket(path, false, milliseconds(1000)).status();
               const std::string message = MessageOf(status);
               return status.code() == absl::StatusCode::kPermissionDenied &&
                              message.find(path) != std::string::npos &&
@@ -363,11 +365,12 @@ TEST(Session, IsNotTheForkedChilds) {
   EXPECT_EQ(InChild([&] {
               const absl::Status status = client->ListDevices().status();
               if (status.code() != absl::StatusCode::kFailedPrecondition) return 1;
-              if (MessageOf(status).find("Attach") == std::string::npos) return 2;
+              if (MessageOf(status).find("Fork before") == std::string::npos) return 2;
               if (client->RegMsgs(*buffer).ok() || client->CreateBuffer(1).ok()) return 3;
               client->Detach();
               buffer = absl::CancelledError();  // Destroys the child's copy.
               client.reset();
+              if (AttachTo(daemon).code() != absl::StatusCode::kFailedPrecondition) return 4;
               return 0;
             }),
             0);
