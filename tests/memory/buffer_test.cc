@@ -103,6 +103,26 @@ TEST_F(BufferTest, RefusesAbsentPagesAndLeavesTheFileOffsetAlone) {
   EXPECT_EQ(lseek(clients.get(), 0, SEEK_CUR), 1234);
 }
 
+TEST_F(BufferTest, SeesPagesComeAndGoInASealedFile) {
+  // Pages beyond the end, made before the seal, are no substitute for one that is absent.
+  UniqueFd fd = MakeMemfd(kSize, /*populate=*/true, /*seals=*/0);
+  ASSERT_EQ(fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, kSize, 8192), 0);
+  ASSERT_EQ(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  const UniqueFd clients(dup(fd.get()));
+  const auto punch = [&] {
+    return fallocate(clients.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 4096);
+  };
+  ASSERT_EQ(punch(), 0);
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  EXPECT_EQ(Check(*buffer, 0, kSize), v1::NOT_POPULATED);
+  ASSERT_EQ(fallocate(clients.get(), 0, 8192, 4096), 0);
+  EXPECT_EQ(Check(*buffer, 0, kSize), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(Check(*buffer, 4096, kSize - 4096), v1::REASON_UNSPECIFIED);
+  ASSERT_EQ(punch(), 0);
+  EXPECT_EQ(Check(*buffer, 8192, 1), v1::NOT_POPULATED);
+  EXPECT_EQ(Check(*buffer, 12288, 4096), v1::REASON_UNSPECIFIED);
+}
+
 TEST_F(BufferTest, ChecksMakeNoPages) {
   UniqueFd fd = MakeMemfd(kSize, /*populate=*/false);
   const UniqueFd clients(dup(fd.get()));
