@@ -38,6 +38,9 @@ address_of() {
   esac
 }
 
+# Whatever happens to a topic, the next one begins without its daemon.
+trap '[[ -z $daemon ]] || kill_all "$daemon"' EXIT
+
 # --- Scenarios.
 
 # scenario NAME FUNCTION [ARGUMENT...]: runs the function in a shell of its own that ends with the first
