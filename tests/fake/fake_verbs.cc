@@ -141,14 +141,7 @@ Result<std::vector<ibv_gid_entry>> FakeVerbs::QueryGids(ibv_context* context) {
   } else {
     inet_pton(AF_INET6, spec.address.c_str(), entries[1].gid.raw);
   }
-  if (spec.transport == "iwarp") {
-    entries.resize(1);
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      if (devices_[i]->context() == context) entries[0].ndev_ifindex = i + 1;
-    }
-  } else if (spec.transport == "ib") {
-    entries.resize(1);
-  }
+  if (spec.transport != "roce") entries.resize(1);
   return {std::move(entries), 0};
 }
 
@@ -275,9 +268,20 @@ std::vector<NetAddress> FakeVerbs::NetAddresses() {
   return addresses;
 }
 
+std::vector<uint32_t> FakeVerbs::PortInterfaces(ibv_context* context) {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i]->context() != context) continue;
+    if (devices_[i]->spec().transport == "ib") return {};
+    return {static_cast<uint32_t>(i + 1)};
+  }
+  return {};
+}
+
 std::vector<std::string> FakeVerbs::ParentInterfaces(const std::string& name) {
   for (size_t i = 0; i < devices_.size(); ++i) {
-    if (devices_[i]->spec().name == name) return {"net" + std::to_string(i + 1)};
+    if (devices_[i]->spec().name == name && devices_[i]->spec().transport == "ib") {
+      return {"net" + std::to_string(i + 1)};
+    }
   }
   return {};
 }

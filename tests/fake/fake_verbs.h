@@ -85,6 +85,7 @@ class FakeVerbs final : public fabric::verbs::Api {
   bool HasIpcLock() override { return ipc_lock_; }
   uint64_t PinnedBytes() override { return pinned_; }
   std::vector<fabric::verbs::NetAddress> NetAddresses() override;
+  std::vector<uint32_t> PortInterfaces(ibv_context* context) override;
   std::vector<std::string> ParentInterfaces(const std::string& device) override;
 
  private:

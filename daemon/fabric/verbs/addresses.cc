@@ -41,24 +41,20 @@ void AddUnique(std::vector<std::string>& texts, const std::string& text) {
 
 std::vector<std::string> AddressesOf(Api& api, ibv_context* context, const DeviceInfo& device) {
   std::vector<std::string> texts;
-  const auto gids = api.QueryGids(context);
   if (device.transport == v1::Device::ROCE) {
+    const auto gids = api.QueryGids(context);
     for (const ibv_gid_entry& entry : gids.value) AddUnique(texts, GidText(entry.gid));
     return texts;
   }
   // The GIDs of iWARP and InfiniBand are MAC addresses and port GUIDs. Their IP addresses are those
-  // of the interfaces that belong to the device: iWARP's in the GID table, IPoIB's beside the
+  // of the interfaces that belong to the device: iWARP's are its ports, IPoIB's stand beside the
   // device in sysfs.
-  std::set<uint32_t> interfaces;
-  for (const ibv_gid_entry& entry : gids.value) {
-    if (entry.ndev_ifindex != 0) interfaces.insert(entry.ndev_ifindex);
-  }
-  std::set<std::string> names;
-  if (interfaces.empty()) {
-    for (std::string& name : api.ParentInterfaces(device.name)) names.insert(std::move(name));
-  }
+  const std::vector<uint32_t> ports = api.PortInterfaces(context);
+  const std::set<uint32_t> indices(ports.begin(), ports.end());
+  const std::vector<std::string> parents = api.ParentInterfaces(device.name);
+  const std::set<std::string> names(parents.begin(), parents.end());
   for (const NetAddress& address : api.NetAddresses()) {
-    if (interfaces.count(address.ifindex) != 0 || names.count(address.ifname) != 0) {
+    if (indices.count(address.ifindex) != 0 || names.count(address.ifname) != 0) {
       AddUnique(texts, address.text);
     }
   }

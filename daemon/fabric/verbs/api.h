@@ -101,6 +101,9 @@ class Api {
   virtual uint64_t PinnedBytes() = 0;
   // IP addresses of all interfaces of this network namespace that are up; getifaddrs(3).
   virtual std::vector<NetAddress> NetAddresses() = 0;
+  // The interface indices of the device's ports in this network namespace, by the kernel's RDMA
+  // netlink.
+  virtual std::vector<uint32_t> PortInterfaces(ibv_context* context) = 0;
   // The network interfaces of the device's own bus function:
   // /sys/class/infiniband/DEVICE/device/net.
   virtual std::vector<std::string> ParentInterfaces(const std::string& device) = 0;

@@ -18,6 +18,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "daemon/fabric/verbs/rdma_netlink.h"
+
 namespace mrd::fabric::verbs {
 namespace {
 
@@ -210,6 +212,11 @@ class RealApi final : public Api {
     }
     freeifaddrs(list);
     return addresses;
+  }
+
+  std::vector<uint32_t> PortInterfaces(ibv_context* context) override {
+    const int index = ibv_get_device_index(context->device);
+    return index < 0 ? std::vector<uint32_t>() : PortInterfaceIndices(index);
   }
 
   std::vector<std::string> ParentInterfaces(const std::string& device) override {
