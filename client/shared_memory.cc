@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "client/address_window.h"
+#include "client/available_memory.h"
 #include "client/huge_pages.h"
 #include "client/local_error.h"
 #include "mrd/v1/status.h"
@@ -23,6 +24,8 @@ namespace {
 
 // More than any address space has; keeps the rounding below from overflowing.
 constexpr uint64_t kMostBytes = uint64_t{1} << 47;
+
+constexpr uint64_t kWorthALook = uint64_t{64} << 20;
 
 uint64_t RoundUp(uint64_t size, uint64_t page) { return (size + page - 1) & ~(page - 1); }
 

@@ -64,8 +64,9 @@ std::string ToJson(const google::protobuf::Message& message) { return Json(messa
 
 void PrintJson(const google::protobuf::Message& message) { Print(Json(message, true)); }
 
-bool Print(const std::string& text) {
-  return fputs(text.c_str(), stdout) >= 0 && fflush(stdout) == 0;
+void Print(const std::string& text) {
+  fputs(text.c_str(), stdout);
+  fflush(stdout);
 }
 
 }  // namespace mrctl

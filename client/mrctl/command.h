@@ -37,8 +37,8 @@ std::string ToJson(const google::protobuf::Message& message);
 // One JSON document on stdout: proto names, all fields.
 void PrintJson(const google::protobuf::Message& message);
 
-// Writes to stdout at once, so that a script that reads a pipe gets it. Whether it could.
-bool Print(const std::string& text);
+// Writes to stdout at once, so that a script that reads a pipe gets it. main() sees errors.
+void Print(const std::string& text);
 
 // The commands, each in a file of its own. They return the exit code.
 int RunDevices(const GlobalOptions& options);

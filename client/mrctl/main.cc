@@ -1,5 +1,6 @@
 // mrctl: looks at mrd and tries it out. This file knows the command line; each command has its own.
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <string>
 
 #include "client/mrctl/command.h"
@@ -134,4 +135,10 @@ int Run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return Run(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = Run(argc, argv);
+  // A full disk must not look like success to the script that reads the file.
+  if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
+  fprintf(stderr, "mrctl: cannot write to standard output\n");
+  return code == mrctl::kOk ? mrctl::kRefused : code;
+}

@@ -60,7 +60,7 @@ void Peers::OnEvent(const mrd::v1::AttachEvent& event) {
 }
 
 void Peers::AcceptLoop(const mrd::Listener* listener, const std::string& private_data) {
-  for (;;) {
+  for (bool asked_again = false;;) {
     auto endpoint = listener->Accept(private_data);
     std::unique_lock lock(mutex_);
     if (stopping_) return;
@@ -76,8 +76,15 @@ void Peers::AcceptLoop(const mrd::Listener* listener, const std::string& private
     }
     lock.unlock();
     const mrd::v1::Reason reason = mrd::ReasonOf(endpoint.status());
+    // A daemon that ends takes its listeners first: asked again, it says so.
+    if (reason == mrd::v1::ENDPOINT_UNKNOWN && !asked_again) {
+      asked_again = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      continue;
+    }
     if (reason == mrd::v1::WAIT_ENDED) continue;
-    if (reason == mrd::v1::SESSION_UNKNOWN) return;  // The command tells of the daemon's end.
+    if (reason == mrd::v1::SESSION_UNKNOWN || reason == mrd::v1::DRAINING)
+      return;  // The command tells of the daemon's end.
     Fail(endpoint.status());
     // One peer that failed to connect is not the listener's end.
     if (reason != mrd::v1::CONNECTION_FAILED && reason != mrd::v1::DEVICE_ERROR) return;

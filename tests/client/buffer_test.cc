@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "client/address_window.h"
+#include "client/available_memory.h"
 #include "client/client.h"
 #include "mrd/v1/status.h"
 #include "tests/client/fake_daemon.h"
@@ -122,7 +123,24 @@ TEST_F(BufferTest, OfHugePagesIsThatOrSaysWhatIsMissing) {
 TEST_F(BufferTest, OfNoSizeIsRefused) {
   EXPECT_EQ(ReasonOf(client_.CreateBuffer(0).status()), v1::INVALID_LENGTH);
   EXPECT_EQ(ReasonOf(client_.CreateBuffer(SIZE_MAX).status()), v1::INVALID_LENGTH);
-  EXPECT_FALSE(client_.CreateBuffer(uint64_t{1} << 46).ok());
+}
+
+// Populating it would call the OOM killer. Larger than the window too, so that this test kills
+// nobody where the code is wrong.
+TEST_F(BufferTest, LargerThanMemoryIsRefusedBeforeItIsPopulated) {
+  const absl::Status status = client_.CreateBuffer(uint64_t{1} << 46).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(DetailOf(status)->errno_name(), "ENOMEM");
+  EXPECT_THAT(std::string(status.message()), HasSubstr("leaves"));
+}
+
+TEST(AvailableMemory, IsReadFromTheKernelsText) {
+  const std::string text =
+      "MemTotal:       24000000 kB\nMemFree:  1 kB\nMemAvailable:   2000 kB\nSwapFree:  3 kB\n";
+  EXPECT_EQ(internal::MeminfoBytes(text, "MemAvailable"), 2000u * 1024);
+  EXPECT_EQ(internal::MeminfoBytes(text, "SwapFree"), 3u * 1024);
+  EXPECT_EQ(internal::MeminfoBytes(text, "Mem"), 0u);
+  EXPECT_GT(internal::AvailableMemory(), 0u);
 }
 
 TEST_F(BufferTest, LeavesNothingBehind) {
