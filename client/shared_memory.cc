@@ -91,6 +91,15 @@ absl::StatusOr<SharedMemory> CreateSharedMemory(uint64_t size, PageKind pages, c
   const bool huge = pages == PageKind::kHuge2M;
   const uint64_t page_size = huge ? kHugePage : kBasePage;
   const uint64_t bytes = RoundUp(size, page_size);
+  // Smaller ones are not worth the look; huge pages are reserved, not taken from what is available.
+  if (!huge && bytes >= kWorthALook) {
+    if (const uint64_t available = AvailableMemory(); bytes > available) {
+      return LocalError(absl::StatusCode::kResourceExhausted,
+                        "cannot make a buffer of " + std::to_string(bytes) + " bytes", ENOMEM,
+                        "The machine, or the memory limit of this process's cgroup, leaves " +
+                            std::to_string(available) + " bytes.");
+    }
+  }
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0U);
   UniqueFd fd(memfd_create(name, flags));
   if (!fd.valid()) return CreateError(bytes, pages, errno);
