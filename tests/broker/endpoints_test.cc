@@ -77,7 +77,9 @@ TEST_F(EndpointsTest, TwoSessionsConnect) {
   EXPECT_EQ(link->events[0].kind, v1::AttachEvent::ENDPOINT_ENDED);
   EXPECT_EQ(link->events[0].endpoint_ids, std::vector<uint64_t>{here->id});
   for (const auto& view : endpoints_.List(server)) {
-    if (view.id == here->id) EXPECT_EQ(view.state, v1::Endpoint::DISCONNECTED);
+    if (view.id == here->id) {
+      EXPECT_EQ(view.state, v1::Endpoint::DISCONNECTED);
+    }
   }
 }
 

@@ -98,8 +98,9 @@ TEST(Registrar, LargeWorkIsNotStarvedBySmall) {
   const Limits limits;
   std::promise<void> large_ran;
   std::atomic<bool> stop = false;
+  std::function<void(uint64_t)> again;  // Outlives the threads that run it.
   Registrar registrar(limits, 2);
-  std::function<void(uint64_t)> again = [&](uint64_t session) {
+  again = [&](uint64_t session) {
     if (!stop) (void)registrar.Submit(session, 0, [&, session] { again(session); });
   };
   for (uint64_t session = 1; session <= 4; ++session) again(session);

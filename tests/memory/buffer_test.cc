@@ -55,7 +55,7 @@ TEST_F(BufferTest, SeesThatTheFileHasGrown) {
   EXPECT_EQ(Check(*buffer, 4096, 4096), v1::OUT_OF_RANGE);
   ASSERT_EQ(ftruncate(clients.get(), 8192), 0);
   EXPECT_EQ(Check(*buffer, 4096, 4096), v1::NOT_POPULATED);
-  ASSERT_EQ(fallocate(clients.get(), 0, 0, 8192), 0);
+  ASSERT_TRUE(Populate(clients.get(), 0, 8192));
   EXPECT_EQ(Check(*buffer, 4096, 4096), v1::REASON_UNSPECIFIED);
 }
 
@@ -115,7 +115,7 @@ TEST_F(BufferTest, SeesPagesComeAndGoInASealedFile) {
   ASSERT_EQ(punch(), 0);
   const auto buffer = MakeBuffer(std::move(fd), mappings_);
   EXPECT_EQ(Check(*buffer, 0, kSize), v1::NOT_POPULATED);
-  ASSERT_EQ(fallocate(clients.get(), 0, 8192, 4096), 0);
+  ASSERT_TRUE(Populate(clients.get(), 8192, 4096));
   EXPECT_EQ(Check(*buffer, 0, kSize), v1::REASON_UNSPECIFIED);
   EXPECT_EQ(Check(*buffer, 4096, kSize - 4096), v1::REASON_UNSPECIFIED);
   ASSERT_EQ(punch(), 0);
@@ -144,7 +144,7 @@ TEST_F(BufferTest, IsMappedOnceWhole) {
 TEST_F(BufferTest, PopulatesOnlyWhatIsAskedFor) {
   UniqueFd fd = MakeMemfd(8 << 20, /*populate=*/false);
   const UniqueFd clients(dup(fd.get()));
-  ASSERT_EQ(fallocate(clients.get(), 0, 1 << 20, 1 << 20), 0);
+  ASSERT_TRUE(Populate(clients.get(), 1 << 20, 1 << 20));
   const auto buffer = MakeBuffer(std::move(fd), mappings_);
   const auto mapping = buffer->Map(1 << 20, 1 << 20);
   ASSERT_TRUE(mapping.ok());
