@@ -4,9 +4,15 @@
 
 # rdma_count mr|pd|qp|cq|cm_id|ctx [DEVICE [PID]]: prints how many are held by processes.
 rdma_count() {
+  # The kernel names the thread that made an object.
+  local threads=() of=''
+  if [[ -n ${3:-} ]]; then
+    threads=("/proc/$3/task"/*)
+    of=" ${threads[*]##*/} "
+  fi
   # Lines and not --json, whose output rdma 6.1 breaks for some objects.
   rdma res show "$1" |
-    awk -v device="${2:-}" -v pid="${3:-}" '
+    awk -v device="${2:-}" -v threads="$of" '
       {
         entry_device = entry_pid = ""
         for (i = 1; i < NF; i++) {
@@ -16,7 +22,7 @@ rdma_count() {
         }
         if (entry_pid == "") next
         if (device != "" && entry_device != device) next
-        if (pid != "" && entry_pid != pid) next
+        if (threads != "" && !index(threads, " " entry_pid " ")) next
         count++
       }
       END { print count + 0 }'

@@ -9,10 +9,12 @@
 namespace probe {
 namespace {
 
-constexpr int kCalls = 20'000;
-constexpr int kMappings = 100;
+// Of one piece: about a millisecond each where nothing is emulated.
+constexpr int kCalls = 2'000;
+constexpr int kMappings = 50;
 constexpr size_t kMappingBytes = 64 << 10;
-constexpr uint64_t kSteps = 5'000'000;
+constexpr uint64_t kSteps = 400'000;
+constexpr std::chrono::milliseconds kEnough{400};
 
 void CallTheKernel() {
   int ends[2];
@@ -47,17 +49,23 @@ void Compute() {
 
 }  // namespace
 
-std::chrono::microseconds Calibrate() {
+Calibration Calibrate() {
   using Clock = std::chrono::steady_clock;
   Clock::duration best = Clock::duration::max();
-  for (int i = 0; i < 3; ++i) {
+  Clock::duration sum{0};
+  int pieces = 0;
+  while (pieces < 5 || (sum < kEnough && pieces < 100)) {
     const auto start = Clock::now();
     CallTheKernel();
     MapAndTouch();
     Compute();
-    best = std::min(best, Clock::now() - start);
+    const auto took = Clock::now() - start;
+    best = std::min(best, took);
+    sum += took;
+    ++pieces;
   }
-  return std::chrono::duration_cast<std::chrono::microseconds>(best);
+  return {std::chrono::duration_cast<std::chrono::microseconds>(best),
+          std::chrono::duration_cast<std::chrono::microseconds>(sum / pieces)};
 }
 
 }  // namespace probe

@@ -7,8 +7,13 @@
 
 namespace probe {
 
-// The best of three.
-std::chrono::microseconds Calibrate();
+struct Calibration {
+  std::chrono::microseconds best;  // What the machine can do, whatever else runs on it.
+  std::chrono::microseconds mean;  // What it does now.
+};
+
+// Takes many small pieces, and a second or less.
+Calibration Calibrate();
 
 }  // namespace probe
 

@@ -57,7 +57,9 @@ int main(int argc, char** argv) {
   if (argc == 1) return Converse();
   if (argc == 6 && strcmp(argv[1], "storm") == 0) return Storm(argv + 2);
   if (argc == 2 && strcmp(argv[1], "calibrate") == 0) {
-    printf("us=%ld\n", static_cast<long>(probe::Calibrate().count()));
+    const probe::Calibration calibration = probe::Calibrate();
+    printf("best_us=%ld mean_us=%ld\n", static_cast<long>(calibration.best.count()),
+           static_cast<long>(calibration.mean.count()));
     return 0;
   }
   return Usage(argc == 2 && strcmp(argv[1], "--help") == 0 ? stdout : stderr);

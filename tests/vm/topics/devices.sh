@@ -43,12 +43,15 @@ clients_have_no_device_of_their_own() {
 a_link_that_goes_down_is_seen() {
   client c
   ip link set dummy-siw down
-  ask c devices
-  is "$SIW_DEVICE.state" DOWN
+  # The daemon looks once a second at most.
+  within 10000 state_is DOWN
   is "$RXE_DEVICE.state" ACTIVE
   ip link set dummy-siw up
+  within 10000 state_is ACTIVE
+}
+state_is() {
   ask c devices
-  is "$SIW_DEVICE.state" ACTIVE
+  is "$SIW_DEVICE.state" "$1"
 }
 
 start_daemon || exit 1

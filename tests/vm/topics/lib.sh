@@ -119,11 +119,14 @@ start_daemon() {
   done
   # What it makes once, with the first client. librdmacm has a domain of its own on a device since its
   # first use there.
-  local device
-  for device in "$RXE_DEVICE" "$SIW_DEVICE"; do
-    mrctl register --size 4K --device "$device" --listen "$(address_of "$device"):0" --for 0 \
-      >"$scratch/warm-up" 2>&1 || { cat "$scratch/warm-up"; return 1; }
-  done
+  "${client_as[@]}" client_probe >"$scratch/warm-up" 2>&1 <<END || return 1
+attach
+buffer b 8192
+register r b 0 8192 write all
+listen $RXE_ADDR r
+listen $SIW_ADDR r
+END
+  if grep -v '^ok' "$scratch/warm-up"; then return 1; fi
   sleep 0.5
   baseline=$(holdings)
 }
@@ -157,10 +160,13 @@ stop_daemon() {
 
 # What there is on the devices, of all processes, and in the daemon: one line, to be compared.
 holdings() {
-  local fds=(/proc/"$daemon"/fd/*) pin memfds
-  pin=$(sed -n 's/^VmPin:[[:space:]]*//p' "/proc/$daemon/status")
+  local fds=(/proc/"$daemon"/fd/*) key value pin='' memfds devices
+  while read -r key value; do
+    if [[ $key = VmPin: ]]; then pin=$value; fi
+  done <"/proc/$daemon/status"
   memfds=$(grep -c '/memfd:' "/proc/$daemon/maps")
-  echo "fds=${#fds[@]} pinned=$pin memfds=$memfds" "$(rdma res | tr '\n' ' ')"
+  devices=$(rdma res)
+  echo "fds=${#fds[@]} pinned=$pin memfds=$memfds ${devices//$'\n'/ }"
 }
 
 # Within the second that mrd promises.
@@ -168,6 +174,12 @@ all_is_as_before() { within "$SECOND_MS" holdings_are_as_before; }
 holdings_are_as_before() {
   holdings_now=$(holdings)
   [[ $holdings_now = "$baseline" ]]
+}
+show_holdings() {
+  printf 'is  %s\nwas %s\n' "$holdings_now" "$baseline"
+  local fd
+  for fd in /proc/"$daemon"/fd/*; do echo "${fd##*/} $(readlink "$fd")"; done | sort -k2 | tr '\n' ' '
+  echo
 }
 devices_are_as_before() { [[ $(rdma res) = "$devices_before" ]]; }
 
@@ -180,7 +192,7 @@ within() {
   until "$@"; do
     if (($(checks_now) - start > most)); then
       echo "not within $((most / 1000)) ms: $*"
-      [[ $1 != holdings_* ]] || printf 'is  %s\nwas %s\n' "$holdings_now" "$baseline"
+      [[ $1 != holdings_* ]] || show_holdings
       return 1
     fi
     sleep 0.02
@@ -206,7 +218,7 @@ not() {
 talker() {
   local name=$1 in out
   shift
-  rm -f "$scratch/$name".{in,out}
+  [[ ! -e $scratch/$name.in ]] || rm -f "$scratch/$name".{in,out}
   mkfifo "$scratch/$name".{in,out}
   (
     # The ends of others' pipes, kept here, would hide their end.
