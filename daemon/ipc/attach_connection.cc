@@ -125,7 +125,7 @@ bool AttachConnection::ReceiveLocked(int most) {
 
 void AttachConnection::Dispose(Packet& packet) {
   for (UniqueFd& fd : packet.fds) {
-    if (fd) disposer_.Close(peer_.uid, std::move(fd));
+    if (fd) disposer_.Close(uid_, std::move(fd));
   }
   packet.fds.clear();
 }

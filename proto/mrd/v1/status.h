@@ -1,4 +1,5 @@
-// absl::Status that carries an mrd.v1.ErrorDetail: what the daemon makes and what the client library returns.
+// absl::Status that carries an mrd.v1.ErrorDetail: what the daemon makes and what the client
+// library returns.
 #ifndef MRD_V1_STATUS_H_
 #define MRD_V1_STATUS_H_
 
@@ -22,8 +23,8 @@ struct ErrorFacts {
 // The canonical code that carries `reason`, as error.proto tables it.
 absl::StatusCode CodeOf(v1::Reason reason);
 
-// A refusal: `what` says what was refused and why, with the values; facts.advice says what to do. The status' message is
-// both, so that a caller who prints it alone has everything.
+// A refusal: `what` says what was refused and why, with the values; facts.advice says what to do.
+// The status' message is both, so that a caller who prints it alone has everything.
 absl::Status MakeError(v1::Reason reason, std::string what, ErrorFacts facts = {});
 
 // `status` with `detail` attached (replacing one that is there).
