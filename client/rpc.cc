@@ -108,11 +108,11 @@ Rpc::Outcome Rpc::Run(const char* name, Repeat repeat, Duration timeout, Try&& a
                      0, "It is overloaded or stuck, see its log; or allow the call more time.");
     }
     const bool again = ReasonOf(status) == v1::BUSY || (broke && repeat == Repeat::kYes);
-    if (!again || left().count() == 0) return {Ended(std::move(status), left()), repeated};
+    // A try that has hardly any time left would turn a clear refusal into a vague "no answer".
+    if (!again || left() <= pause) return {Ended(std::move(status), left()), repeated};
     if (broke) repeated = true;
     // Wakes when the session ends: the next round then returns why.
-    state_->WaitEnded(std::min(Jittered(pause), left()));
-    if (left().count() == 0) return {Ended(std::move(status), Duration(0)), repeated};
+    state_->WaitEnded(Jittered(pause));
   }
 }
 

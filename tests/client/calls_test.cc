@@ -127,13 +127,13 @@ TEST_F(Calls, AreRepeatedWhileTheDaemonIsBusy) {
 
 TEST_F(Calls, StayBusyNoLongerThanTheirTimeout) {
   services_.on_register = [](int, const auto&, auto*) { return kBusy; };
-  Client client = Attach(milliseconds(300));
+  Client client = Attach(milliseconds(2000));
   auto buffer = client.CreateBuffer(4096);
   const auto start = Clock::now();
   const absl::Status status = client.RegMsgs(*buffer).status();
   EXPECT_EQ(ReasonOf(status), v1::BUSY) << status;
-  EXPECT_GE(Clock::now() - start, milliseconds(250));
-  EXPECT_LT(Clock::now() - start, milliseconds(3000));
+  EXPECT_GE(Clock::now() - start, milliseconds(1700));
+  EXPECT_LT(Clock::now() - start, milliseconds(10000));
   // Pauses grow: not one try a millisecond.
   EXPECT_LT(services_.registers().size(), 40u);
 }
