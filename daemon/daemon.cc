@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
 #include "daemon/broker/broker.h"
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
@@ -131,6 +132,9 @@ int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
 }  // namespace
 
 int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
+  // Debian's gRPC locks absl's mutexes, which as built there keep a graph of all locks, under one
+  // lock of their own, to find cycles: a tenth of a small call.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   StartLogging(options.log_level);
   RaiseDescriptorLimit();
   // Before any thread is started: all of them inherit the mask, and the signals go to the loop.

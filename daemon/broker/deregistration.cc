@@ -1,5 +1,6 @@
 // Broker::Deregister and the end of leases, whatever its cause.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -42,7 +43,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
   std::vector<std::unique_ptr<Lease>> leases;
   size_t regions = 0;
   uint64_t bytes = 0;
-  uint64_t unknown = 0;
+  std::optional<uint64_t> unknown;
   std::shared_ptr<Work> work;
   {
     MutexLock lock(session->mutex);
@@ -52,7 +53,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
       work = std::make_shared<Work>(*this, session);
     }
     for (const uint64_t id : lease_ids) {
-      if (unknown != 0) break;
+      if (unknown) break;
       const auto found = session->leases.find(id);
       if (found == session->leases.end()) {
         unknown = id;
@@ -63,7 +64,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
       leases.push_back(std::move(found->second));
       session->leases.erase(found);
     }
-    if (unknown != 0) {
+    if (unknown) {
       for (auto& lease : leases) {
         const uint64_t id = lease->view().id;
         session->leases.emplace(id, std::move(lease));
@@ -71,11 +72,12 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
     }
   }
   if (!work) return done(SessionUnknown());
-  if (unknown != 0) {
-    return done(MakeError(v1::LEASE_UNKNOWN,
-                          absl::StrCat("no lease ", unknown, " in this session; nothing was ended"),
-                          {.advice = "It has ended already, or was named twice; ListLeases shows "
-                                     "those that stand"}));
+  if (unknown) {
+    return done(
+        MakeError(v1::LEASE_UNKNOWN,
+                  absl::StrCat("no lease ", *unknown, " in this session; nothing was ended"),
+                  {.advice = "It has ended already, or was named twice; ListLeases shows "
+                             "those that stand"}));
   }
   auto task = [this, work, leases = std::move(leases), done = std::move(done)]() mutable {
     done(EndLeases(work->session(), std::move(leases)));

@@ -49,6 +49,7 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
     weight = range.length > UINT64_MAX - weight ? UINT64_MAX : weight + range.length;
   }
   const bool small = weight <= kSmallBytes && self->Small();
+  self->may_wait_ = !small;
   auto& registrar = broker.registrar();
   const auto task = [self] { self->Run(); };
   const absl::Status taken =
@@ -157,14 +158,15 @@ absl::Status Registration::FindBuffers() {
 
 absl::Status Registration::FindDomains(bool may_block) {
   domains_.clear();
-  std::vector<std::string> names = spec_.devices;
+  std::vector<std::string> chosen;
+  const std::vector<std::string>& names = spec_.devices.empty() ? chosen : spec_.devices;
   if (names.empty()) {
     const auto catalog = broker_.Catalog(/*refresh=*/false);
     for (const DeviceRef& device : catalog) {
-      if (spec_.all_devices || device->active) names.push_back(device->name);
-      if (!spec_.all_devices && !names.empty()) break;
+      if (spec_.all_devices || device->active) chosen.push_back(device->name);
+      if (!spec_.all_devices && !chosen.empty()) break;
     }
-    if (names.empty() && !catalog.empty()) names.push_back(catalog.front()->name);
+    if (chosen.empty() && !catalog.empty()) chosen.push_back(catalog.front()->name);
   }
   if (names.empty()) {
     return MakeError(v1::DEVICE_UNKNOWN, "the daemon has no device",
@@ -191,13 +193,16 @@ absl::Status Registration::FindDomains(bool may_block) {
 
 bool Registration::Small() const {
   if (domains_.empty() || spec_.ranges.size() * domains_.size() > kSmallRegions) return false;
-  for (const SessionDomain& domain : domains_) {
-    if (!domain.device->any_address) return false;  // May wait for its address.
-  }
+  const auto any_address = [](const SessionDomain& domain) { return domain.device->any_address; };
+  const bool anywhere = std::any_of(domains_.begin(), domains_.end(), any_address);
+  const bool in_place = !std::all_of(domains_.begin(), domains_.end(), any_address);
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
-    if (i > 0 && buffers_[i] == buffers_[i - 1]) continue;
     const RangeSpec& range = spec_.ranges[i];
-    if (buffers_[i]->dma_buf() || !buffers_[i]->IsMapped(range.offset, 1)) return false;
+    const memory::Buffer& buffer = *buffers_[i];
+    if (buffer.dma_buf()) return false;
+    if (in_place && !buffer.IsMappedAt(range.addr, range.offset, range.length)) return false;
+    if (i > 0 && buffers_[i] == buffers_[i - 1]) continue;
+    if (anywhere && !buffer.IsMapped(range.offset, 1)) return false;
   }
   return true;
 }
@@ -322,8 +327,9 @@ absl::Status Registration::Pin(const RangeSpec& range, memory::Buffer& buffer,
     spec.va = last_mapping_->At(range.offset);
     region = domain.domain->Register(spec);
   } else {
+    const auto now = std::chrono::steady_clock::now();
     auto mapping = buffer.MapAt(range.addr, range.offset, range.length,
-                                std::chrono::steady_clock::now() + kWaitForAddress);
+                                may_wait_ ? now + kWaitForAddress : now);
     if (!mapping.ok()) return mapping.status();
     (*mapping)->Populate(range.offset, range.length);
     spec.va = (*mapping)->At(range.offset);

@@ -50,9 +50,12 @@ class Registration {
   const Work work_;
   const RegisterSpec spec_;
   RegisterDone done_;
+  // For its addresses. A thread that takes calls does not: where another buffer has taken the place
+  // since Small() looked, the answer is BUSY.
+  bool may_wait_ = true;
   std::shared_ptr<RequestRecord> record_;                 // Null: no request_id.
   std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
-  std::vector<SessionDomain> domains_;
+  absl::InlinedVector<SessionDomain, 1> domains_;
   // Of the range before: mostly the same buffer's.
   std::shared_ptr<memory::Mapping> last_mapping_;
   const memory::Buffer* last_buffer_ = nullptr;

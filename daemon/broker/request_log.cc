@@ -23,7 +23,7 @@ std::shared_ptr<RequestRecord> RequestLog::Begin(const std::string& id, uint64_t
   auto record = std::make_shared<RequestRecord>();
   record->id = id;
   record->fingerprint = fingerprint;
-  by_id_[id] = record;
+  by_id_.emplace(record->id, record);
   return record;
 }
 

@@ -8,9 +8,10 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "daemon/broker/lease.h"
@@ -55,7 +56,8 @@ class RequestLog {
  private:
   void Forget();
 
-  std::unordered_map<std::string, std::shared_ptr<RequestRecord>> by_id_;
+  // The keys are the records' own ids.
+  absl::flat_hash_map<std::string_view, std::shared_ptr<RequestRecord>> by_id_;
   std::deque<std::shared_ptr<RequestRecord>> ended_;  // The oldest first.
 };
 

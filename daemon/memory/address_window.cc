@@ -61,8 +61,7 @@ absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
   for (auto overlap = FindOverlapLocked(at, extent.length); overlap != table_.end();
        overlap = FindOverlapLocked(at, extent.length)) {
     Entry& entry = overlap->second;
-    if (entry.key == buffer.key && entry.mapping->address() == at &&
-        entry.mapping->Covers(offset, length)) {
+    if (entry.Serves(buffer.key, address, offset, length)) {
       ++entry.users;
       lru_.splice(lru_.begin(), lru_, entry.lru);
       return Use(this, entry.mapping);
@@ -95,6 +94,12 @@ absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
     gone.push_back(RemoveLocked(entry));
   }
   return Use(this, std::move(mapping));
+}
+
+bool AddressWindow::Has(const void* key, uint64_t address, uint64_t offset, uint64_t length) {
+  MutexLock lock(mutex_);
+  const auto entry = FindOverlapLocked(address, length);
+  return entry != table_.end() && entry->second.Serves(key, address, offset, length);
 }
 
 void AddressWindow::Release(const Mapping& mapping) {

@@ -59,6 +59,9 @@ class AddressWindow {
   absl::StatusOr<Use> Get(const Mappable& buffer, uint64_t address, uint64_t offset,
                           uint64_t length, std::chrono::steady_clock::time_point deadline);
 
+  // Whether Get would find it mapped there, and wait for nothing.
+  bool Has(const void* key, uint64_t address, uint64_t offset, uint64_t length);
+
   // The buffer goes away. A mapping of it that is in use goes when that use ends.
   void Forget(const void* key);
 
@@ -66,6 +69,11 @@ class AddressWindow {
 
  private:
   struct Entry {
+    // Whether byte `offset` of the buffer lies at `address`, and all of the range is mapped.
+    bool Serves(const void* buffer, uint64_t address, uint64_t offset, uint64_t length) const {
+      return key == buffer && mapping->Covers(offset, length) &&
+             mapping->address() + (offset - mapping->offset()) == address;
+    }
     const void* key;  // Null: forgotten.
     std::shared_ptr<Mapping> mapping;
     int users = 0;

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "mrd/v1/status.h"
@@ -13,6 +15,8 @@ namespace mrd::memory {
 namespace {
 
 constexpr uint64_t kBasePage = 4096;
+
+uint64_t WholePages(uint64_t bytes) { return (bytes + kBasePage - 1) & ~(kBasePage - 1); }
 
 }  // namespace
 
@@ -90,9 +94,14 @@ absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length) {
   const auto absent = [](uint64_t at) {
     return MakeError(
         v1::NOT_POPULATED, absl::StrFormat("the buffer has no page at offset %d yet", at),
-        {.advice = "Populate it first (write to it, fallocate(2) or MADV_POPULATE_WRITE): "
-                   "pinning would allocate its pages on the daemon's account"});
+        {.advice =
+             "Touch it first (write to it, or MADV_POPULATE_WRITE; fallocate(2) is not enough): "
+             "pinning would allocate its pages on the daemon's account"});
   };
+  // A search goes page by page to the first hole, so mostly to the end of the file: milliseconds
+  // for a large one. Of a file whose size is sealed the count of blocks alone tells whether all of
+  // it is there.
+  const bool counts = facts_.kind == Kind::kShmem && CountsExactly();
   struct stat now;
   if (fstat(fd_.get(), &now) < 0) return MappingError(errno, length);
   const uint64_t size = now.st_size;
@@ -101,19 +110,27 @@ absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length) {
     // hugetlbfs has no SEEK_HOLE; its block count tells whether all of the file is there.
     return allocated >= size ? absl::OkStatus() : absent(allocated);
   }
-  // A search goes page by page to the first hole, so mostly to the end of the file: milliseconds
-  // for a large one. Once it has found none, the count of blocks alone tells whether a page has
-  // gone since: sealed against growing, a file gets no others beyond its end.
-  if ((seals_.load(std::memory_order_relaxed) & F_SEAL_GROW) != 0 && allocated >= size) {
-    if (now.st_blocks == whole_blocks_.load(std::memory_order_relaxed)) return absl::OkStatus();
-    if (const off_t hole = FindHole(0); hole >= 0 && static_cast<uint64_t>(hole) >= size) {
-      whole_blocks_ = now.st_blocks;
-      return absl::OkStatus();
-    }
-  }
+  if (counts && allocated == WholePages(size)) return absl::OkStatus();
   const off_t hole = FindHole(offset);
   if (hole < 0) return MappingError(errno, length);
   return static_cast<uint64_t>(hole) >= offset + length ? absl::OkStatus() : absent(hole);
+}
+
+bool Buffer::CountsExactly() {
+  constexpr int kFixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
+  if ((seals_.load(std::memory_order_relaxed) & kFixedSize) != kFixedSize) return false;
+  if (trimmed_.load(std::memory_order_relaxed)) return true;
+  // fallocate(2) can have made pages beyond the end, before the seal. Nobody can ever reach them:
+  // they only make the count lie. This frees them, and no more can come. The end is asked for after
+  // the seals were seen: it is the last one, and no page of the client's lies beyond it.
+  struct stat sealed;
+  if (fstat(fd_.get(), &sealed) < 0) return false;
+  const auto end = static_cast<off_t>(WholePages(sealed.st_size));
+  constexpr off_t kLast = std::numeric_limits<off_t>::max();
+  if (fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, end, kLast - end) != 0) {
+    return false;
+  }
+  return trimmed_ = true;
 }
 
 off_t Buffer::FindHole(uint64_t from) {
@@ -139,6 +156,10 @@ absl::StatusOr<AddressWindow::Use> Buffer::MapAt(uint64_t address, uint64_t offs
 
 bool Buffer::IsMapped(uint64_t offset, uint64_t length) const {
   return mappings_.cache.Has(this, offset, length);
+}
+
+bool Buffer::IsMappedAt(uint64_t address, uint64_t offset, uint64_t length) const {
+  return mappings_.window.Has(this, address, offset, length);
 }
 
 }  // namespace mrd::memory

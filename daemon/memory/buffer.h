@@ -57,19 +57,23 @@ class Buffer {
 
   // Whether Map would find it mapped: registering it is quick then.
   bool IsMapped(uint64_t offset, uint64_t length) const;
+  // The same of MapAt.
+  bool IsMappedAt(uint64_t address, uint64_t offset, uint64_t length) const;
 
  private:
   Mappable mappable() const { return {this, fd_.get(), size_.load(), facts_.page_size}; }
   absl::Status CheckSeals(bool unsealed);
   absl::Status CheckPresent(uint64_t offset, uint64_t length) MRD_EXCLUDES(offset_mutex_);
+  // Whether the file's size is sealed and its blocks are those of its pages, all of them within it.
+  bool CountsExactly();
   // The first absent page at or after `from`, or the end of the file; -1 and errno on failure.
   off_t FindHole(uint64_t from) MRD_EXCLUDES(offset_mutex_);
 
   const UniqueFd fd_;
   const Facts facts_;
-  std::atomic<uint64_t> size_;             // Bytes, as last seen.
-  std::atomic<int> seals_;                 // As last seen: they are never taken off.
-  std::atomic<int64_t> whole_blocks_{-1};  // The file's, when no page was absent; -1: not seen so.
+  std::atomic<uint64_t> size_;        // Bytes, as last seen.
+  std::atomic<int> seals_;            // As last seen: they are never taken off.
+  std::atomic<bool> trimmed_{false};  // It has no pages beyond its sealed end.
   Mappings& mappings_;
   Mutex offset_mutex_;  // The descriptor's file offset, while a hole is looked for.
 };

@@ -21,6 +21,7 @@ TEST_F(DeregistrationTest, EndsAllOrNone) {
   const uint64_t b = RegisterOne(session, 4096);
   EXPECT_EQ(ReasonOf(Deregister(session, {a, 4711, b})), v1::LEASE_UNKNOWN);
   EXPECT_EQ(ReasonOf(Deregister(session, {a, a})), v1::LEASE_UNKNOWN);
+  EXPECT_EQ(ReasonOf(Deregister(session, {a, 0})), v1::LEASE_UNKNOWN);
   EXPECT_EQ(verbs_.live().mrs, 2);
   EXPECT_TRUE(Deregister(session, {a, b}).ok());
   EXPECT_EQ(verbs_.live().mrs, 0);

@@ -123,6 +123,19 @@ TEST_F(BufferTest, SeesPagesComeAndGoInASealedFile) {
   EXPECT_EQ(Check(*buffer, 12288, 4096), v1::REASON_UNSPECIFIED);
 }
 
+TEST_F(BufferTest, LeavesAloneWhatAFileGrewByBeforeItWasSealed) {
+  UniqueFd fd = MakeMemfd(kSize, /*populate=*/true, /*seals=*/0);
+  const UniqueFd clients(dup(fd.get()));
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  ASSERT_EQ(ftruncate(clients.get(), 2 * kSize), 0);
+  ASSERT_EQ(pwrite(clients.get(), "kept", 4, kSize + 4096), 4);
+  ASSERT_EQ(fcntl(clients.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  EXPECT_EQ(Check(*buffer, 0, kSize), v1::REASON_UNSPECIFIED);
+  char text[4] = "";
+  ASSERT_EQ(pread(clients.get(), text, 4, kSize + 4096), 4);
+  EXPECT_EQ(std::string(text, 4), "kept");
+}
+
 TEST_F(BufferTest, ChecksMakeNoPages) {
   UniqueFd fd = MakeMemfd(kSize, /*populate=*/false);
   const UniqueFd clients(dup(fd.get()));
