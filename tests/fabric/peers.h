@@ -3,6 +3,7 @@
 #ifndef MRD_TESTS_FABRIC_PEERS_H_
 #define MRD_TESTS_FABRIC_PEERS_H_
 
+#include <atomic>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -38,77 +39,105 @@ class Waitable {
   CondVar changed_;
 };
 
-// One side: gives the spec and the callback, keeps what comes.
+// One side: gives the spec and the callback, keeps what comes. What it gave out may outlive it: an
+// attempt that a test leaves unfinished ends with the fabric.
 class Side {
  public:
-  explicit Side(std::shared_ptr<Domain> domain) : domain_(std::move(domain)) {}
+  explicit Side(std::shared_ptr<Domain> domain) : state_(std::make_shared<State>()) {
+    state_->domain = std::move(domain);
+  }
+  ~Side() {
+    std::optional<absl::StatusOr<Established>> ended;
+    state_->Update([&] {
+      state_->domain = nullptr;
+      state_->given_up = true;
+      ended.swap(state_->result);
+    });
+  }
 
   ConnectionSpec Spec(std::string private_data = "",
                       std::chrono::milliseconds time = std::chrono::seconds(20)) {
     ConnectionSpec spec;
     spec.private_data = std::move(private_data);
     spec.deadline = std::chrono::steady_clock::now() + time;
-    spec.domain = [this](const std::string& device) -> absl::StatusOr<std::shared_ptr<Domain>> {
-      state_.Update([&] { asked_device_ = device; });
-      if (!domain_error_.ok()) return domain_error_;
-      return domain_;
+    spec.domain =
+        [state = state_](const std::string& device) -> absl::StatusOr<std::shared_ptr<Domain>> {
+      absl::StatusOr<std::shared_ptr<Domain>> domain = absl::CancelledError("given up");
+      state->Update([&] {
+        state->asked_device = device;
+        if (!state->domain_error.ok()) {
+          domain = state->domain_error;
+        } else if (!state->given_up) {
+          domain = state->domain;
+        }
+      });
+      return domain;
     };
-    spec.wanted = [this] { return wanted_; };
-    spec.left = [this](bool error) {
-      state_.Update([&] {
-        ++left_calls_;
-        left_error_ = error;
+    spec.wanted = [state = state_] { return state->wanted.load(); };
+    spec.left = [state = state_](bool error) {
+      state->Update([&] {
+        ++state->left_calls;
+        state->left_error = error;
       });
     };
     return spec;
   }
 
   EstablishedCallback Done() {
-    return [this](absl::StatusOr<Established> result) {
-      state_.Update([&] {
-        ++done_calls_;
-        result_ = std::move(result);
+    return [state = state_](absl::StatusOr<Established> result) {
+      state->Update([&] {
+        ++state->done_calls;
+        if (!state->given_up) state->result = std::move(result);
       });
     };
   }
 
-  void set_wanted(bool wanted) { wanted_ = wanted; }
-  void set_domain_error(absl::Status status) { domain_error_ = std::move(status); }
+  void set_wanted(bool wanted) { state_->wanted = wanted; }
+  void set_domain_error(absl::Status status) { state_->domain_error = std::move(status); }
 
   // Waits for Done's result; the connection stays with this side.
   absl::Status Wait() {
-    if (!state_.WaitFor([this] { return result_.has_value(); })) {
+    if (!state_->WaitFor([this] { return state_->result.has_value(); })) {
       return absl::DeadlineExceededError("no result at all");
     }
-    return result_->status();
+    return state_->result->status();
   }
+  // Whether nothing came in that time.
   bool Idle(std::chrono::milliseconds time) {
-    return !state_.WaitFor([this] { return result_.has_value(); }, time);
+    return !state_->WaitFor([this] { return state_->result.has_value(); }, time);
   }
   bool WaitLeft() {
-    return state_.WaitFor([this] { return left_calls_ > 0; });
+    return state_->WaitFor([this] { return state_->left_calls > 0; });
   }
 
-  Established& established() { return **result_; }
+  // After Wait has said OK.
+  Established& established() { return **state_->result; }
   const ConnectionInfo& info() { return established().connection->info(); }
   void Disconnect() { established().connection.reset(); }
 
-  int done_calls() const { return done_calls_; }
-  int left_calls() const { return left_calls_; }
-  bool left_error() const { return left_error_; }
-  const std::string& asked_device() const { return asked_device_; }
+  int done_calls() const { return state_->done_calls; }
+  int left_calls() const { return state_->left_calls; }
+  bool left_error() const { return state_->left_error; }
+  std::string asked_device() const {
+    std::string device;
+    state_->Update([&] { device = state_->asked_device; });
+    return device;
+  }
 
  private:
-  const std::shared_ptr<Domain> domain_;
-  absl::Status domain_error_;
-  bool wanted_ = true;
+  struct State : Waitable {
+    std::shared_ptr<Domain> domain;
+    absl::Status domain_error;
+    std::atomic<bool> wanted = true;
+    bool given_up = false;
+    std::atomic<int> done_calls = 0;
+    std::optional<absl::StatusOr<Established>> result;
+    std::atomic<int> left_calls = 0;
+    std::atomic<bool> left_error = false;
+    std::string asked_device;
+  };
 
-  Waitable state_;
-  int done_calls_ = 0;
-  std::optional<absl::StatusOr<Established>> result_;
-  int left_calls_ = 0;
-  bool left_error_ = false;
-  std::string asked_device_;
+  const std::shared_ptr<State> state_;
 };
 
 }  // namespace mrd::fabric

@@ -1,5 +1,7 @@
 #include <errno.h>
 
+#include <thread>
+
 #include "gmock/gmock.h"
 #include "tests/fabric/verbs_fixture.h"
 
@@ -103,6 +105,16 @@ TEST_F(VerbsDevices, ADomainOnNoDeviceOrAVanishedOneSaysSo) {
   const auto detail = Detail(fabric_->CreateDomain("fake0").status());
   EXPECT_EQ(detail.reason(), v1::DEVICE_REMOVED);
   EXPECT_EQ(detail.errno_name(), "EIO");
+}
+
+TEST_F(VerbsDevices, AVanishedDeviceCostsNoProcessorTime) {
+  Start("devices=fake0");
+  fake_->Unplug("fake0");
+  for (int i = 0; i < 20000 && fake_->AsyncReads("fake0") == 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(fake_->AsyncReads("fake0"), 1u);
 }
 
 }  // namespace

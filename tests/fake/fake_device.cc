@@ -52,6 +52,7 @@ void FakeDevice::Unplug() {
   MutexLock lock(mutex_);
   unplugged_ = true;
   plain_.store(false, std::memory_order_release);
+  eventfd_write(context_.async_fd, 1);  // Readable from now on.
 }
 
 int FakeDevice::BeginSlow(const std::string& call) {
@@ -203,14 +204,20 @@ void FakeDevice::PushAsync(ibv_async_event event) {
   eventfd_write(context_.async_fd, 1);
 }
 
-bool FakeDevice::PopAsync(ibv_async_event* event) {
+int FakeDevice::PopAsync(ibv_async_event* event) {
   MutexLock lock(mutex_);
-  if (async_.empty()) return false;
+  ++async_reads_;
+  if (async_.empty()) return unplugged_ ? EIO : EAGAIN;
   *event = async_.front();
   async_.pop_front();
   eventfd_t one;
   eventfd_read(context_.async_fd, &one);
-  return true;
+  return 0;
+}
+
+uint64_t FakeDevice::async_reads() {
+  MutexLock lock(mutex_);
+  return async_reads_;
 }
 
 }  // namespace mrd::fake

@@ -64,7 +64,8 @@ class FakeDevice {
   int DestroyQp(ibv_qp* qp);
 
   void PushAsync(ibv_async_event event) MRD_EXCLUDES(mutex_);
-  bool PopAsync(ibv_async_event* event) MRD_EXCLUDES(mutex_);
+  int PopAsync(ibv_async_event* event) MRD_EXCLUDES(mutex_);
+  uint64_t async_reads() MRD_EXCLUDES(mutex_);
 
  private:
   struct FakeContext : ibv_context {
@@ -91,6 +92,7 @@ class FakeDevice {
   bool unplugged_ MRD_GUARDED_BY(mutex_) = false;
   std::map<std::string, Counted> calls_ MRD_GUARDED_BY(mutex_);
   std::deque<ibv_async_event> async_ MRD_GUARDED_BY(mutex_);
+  uint64_t async_reads_ MRD_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace mrd::fake

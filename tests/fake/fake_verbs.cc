@@ -43,6 +43,8 @@ void FakeVerbs::Fail(const std::string& device, const std::string& call, const s
 
 void FakeVerbs::Unplug(const std::string& device) { Find(device).Unplug(); }
 
+uint64_t FakeVerbs::AsyncReads(const std::string& device) { return Find(device).async_reads(); }
+
 void FakeVerbs::SetMemlock(uint64_t limit, uint64_t pinned, bool ipc_lock) {
   memlock_limit_ = limit;
   pinned_ = pinned;
@@ -149,7 +151,8 @@ int FakeVerbs::SetAsyncNonBlocking(ibv_context*) { return 0; }
 
 Result<ibv_async_event> FakeVerbs::GetAsyncEvent(ibv_context* context) {
   ibv_async_event event = {};
-  if (!FakeDevice::Of(context).PopAsync(&event)) return {event, EAGAIN};
+  const int error = FakeDevice::Of(context).PopAsync(&event);
+  if (error != 0) return {event, error};
   ++live_.events;
   return {event, 0};
 }

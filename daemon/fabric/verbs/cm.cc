@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "daemon/fabric/verbs/errors.h"
 #include "mrd/v1/status.h"
 #include "spdlog/spdlog.h"
 
@@ -26,22 +27,26 @@ Cm::Cm(Api& api, Devices& devices)
         spdlog::warn("device {}: no asynchronous events: {}", device->name(), ErrnoName(error));
         continue;
       }
-      watches_.push_back(
-          loop_.Watch(context->async_fd, [this, context] { ReadAsyncEvents(context); }));
+      watches_[context] =
+          loop_.Watch(context->async_fd, [this, context] { ReadAsyncEvents(context); });
     }
   });
 }
 
 Cm::~Cm() {
   loop_.RunSync([this] {
-    for (const EventLoop::WatchId watch : watches_) loop_.Unwatch(watch);
+    for (const auto& [context, watch] : watches_) loop_.Unwatch(watch);
   });
 }
 
 void Cm::ReadAsyncEvents(ibv_context* context) {
   for (;;) {
     auto event = api_.GetAsyncEvent(context);
-    if (!event.ok()) return;
+    if (!event.ok()) {
+      // The descriptor of a device that is gone stays readable for ever, and answers EIO.
+      if (MeansRemoved(event.error)) loop_.Unwatch(watches_[context]);
+      return;
+    }
     ibv_qp* qp = nullptr;
     switch (event.value.event_type) {
       case IBV_EVENT_QP_FATAL:

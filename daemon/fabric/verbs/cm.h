@@ -7,7 +7,6 @@
 #include <memory>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "daemon/fabric/event_loop.h"
 #include "daemon/fabric/verbs/api.h"
@@ -45,7 +44,7 @@ class Cm {
   Api& api_;
   Devices& devices_;
   std::unordered_map<ibv_qp*, std::function<void()>> failed_;
-  std::vector<EventLoop::WatchId> watches_;
+  std::unordered_map<ibv_context*, EventLoop::WatchId> watches_;  // Of asynchronous events.
   // In this order: what the workers run posts to the loop, and what the loop runs posts to those
   // that end ids.
   Workers ending_;

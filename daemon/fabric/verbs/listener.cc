@@ -107,19 +107,18 @@ void ListenQueue::Accept(ConnectionSpec spec, EstablishedCallback done) {
 }
 
 void ListenQueue::OnReadable() {
-  while (id_ != nullptr) {
-    auto event = id_->NextEvent();
-    if (!event) return;
-    switch (event->type) {
-      case RDMA_CM_EVENT_CONNECT_REQUEST:
-        OnRequest(*std::move(event));
-        break;
-      case RDMA_CM_EVENT_DEVICE_REMOVAL:
-        Close();
-        break;
-      default:
-        break;
-    }
+  // One at a time: a flood of requests does not keep the loop from other endpoints.
+  auto event = id_->NextEvent();
+  if (!event) return;
+  switch (event->type) {
+    case RDMA_CM_EVENT_CONNECT_REQUEST:
+      OnRequest(*std::move(event));
+      break;
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      Close();
+      break;
+    default:
+      break;
   }
 }
 
