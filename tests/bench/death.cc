@@ -6,10 +6,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "daemon/fabric/verbs/api_real.h"
@@ -22,7 +26,7 @@ namespace mrd::bench {
 namespace {
 
 constexpr uint64_t kBytes = kHeld * kSmall;
-constexpr int kPollMicroseconds = 1000;
+constexpr int kPollMicroseconds = 500;
 
 double SecondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -66,6 +70,31 @@ uint64_t RegionsOf(const Client& admin) {
   return Must(admin.GetStatus(), "status").totals().regions();
 }
 
+// Who serves this directory, by the kernel's word.
+pid_t DaemonOf(const std::string& socket_dir) {
+  const std::string path = socket_dir + "/attach.sock";
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  ucred peer;
+  socklen_t length = sizeof peer;
+  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
+      getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
+    Die("cannot tell the daemon's pid: " + std::string(strerror(errno)));
+  }
+  close(fd);
+  return peer.pid;
+}
+
+bool HasPinned(pid_t pid) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmPin:", 0) == 0) return strtoull(line.c_str() + 6, nullptr, 10) != 0;
+  }
+  Die("the daemon's status in /proc tells no VmPin");
+}
+
 double KillDirect(const Held& held) {
   const Holder holder({held.device, ""});
   const auto start = std::chrono::steady_clock::now();
@@ -74,13 +103,17 @@ double KillDirect(const Held& held) {
   return SecondsSince(start);
 }
 
-double KillClient(const Client& admin, const Held& held) {
+double KillClient(const Client& admin, const Held& held, bool real) {
   const Holder holder(held);
-  if (RegionsOf(admin) != kHeld) Die("the daemon does not hold what the client registered");
+  const pid_t daemon = DaemonOf(held.socket_dir);
+  if (RegionsOf(admin) != kHeld || (real && !HasPinned(daemon))) {
+    Die("the daemon does not hold what the client registered");
+  }
   const auto start = std::chrono::steady_clock::now();
   holder.Kill();
-  while (RegionsOf(admin) != 0) usleep(kPollMicroseconds);
+  while (real ? HasPinned(daemon) : RegionsOf(admin) != 0) usleep(kPollMicroseconds);
   const double took = SecondsSince(start);
+  if (RegionsOf(admin) != 0) Die("the daemon's books hold what is not there any more");
   holder.Wait();
   return took;
 }
@@ -108,11 +141,10 @@ void Hold(const Held& held) {
   for (;;) pause();
 }
 
-void MeasureDeaths(const Client& admin, const Held& held, bool direct, int rounds,
-                   Samples* samples) {
+void MeasureDeaths(const Client& admin, const Held& held, bool real, int rounds, Samples* samples) {
   for (int round = 0; round < rounds; ++round) {
-    if (direct) samples->Add(kDirectDeath, KillDirect(held));
-    samples->Add(kMrdDeath, KillClient(admin, held));
+    if (real) samples->Add(kDirectDeath, KillDirect(held));
+    samples->Add(kMrdDeath, KillClient(admin, held, real));
   }
 }
 

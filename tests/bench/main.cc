@@ -29,6 +29,7 @@ struct Flags {
   std::string device;
   std::string label;
   std::string json;
+  std::string only = ".";
   int rounds = 31;
   int deaths = 7;
   int own_calls = 20000;
@@ -54,6 +55,8 @@ void ParseFlags(int argc, char** argv, Flags* flags) {
   app.add_option("--label", flags->label, "Heading of the table; default: the device");
   app.add_option("--json", flags->json, "Write the figures here")->type_name("FILE");
   app.add_option("--rounds", flags->rounds, "Of registrations; 0: none")->capture_default_str();
+  app.add_option("--only", flags->only, "Registrations of these names only, to profile one thing")
+      ->type_name("REGEX");
   app.add_option("--deaths", flags->deaths, "Clients to kill; 0: none")->capture_default_str();
   app.add_option("--own-calls", flags->own_calls, "Calls for the daemon's own time")
       ->capture_default_str();
@@ -95,7 +98,7 @@ void Measure(const Flags& flags, const std::string& socket_dir, CallTimes* times
     if (flags.rounds > 0) {
       Direct direct(DirectApi(setting->real), setting->real ? flags.device : "fake0");
       AddRegistrationBenchmarks(mrd, direct);
-      RunRounds(flags.rounds, samples);
+      RunRounds(flags.rounds, flags.only, samples);
     }
     if (times != nullptr) MeasureOwnTime(mrd, *times, flags.own_calls, samples);
   }

@@ -34,11 +34,11 @@ double Median(std::vector<double> values) {
   return *middle;
 }
 
-void RunRounds(int rounds, Samples* samples) {
+void RunRounds(int rounds, const std::string& only, Samples* samples) {
   Samples uncounted;
   for (int round = -1; round < rounds; ++round) {
     Collector collector(round < 0 ? &uncounted : samples);
-    benchmark::RunSpecifiedBenchmarks(&collector, "all");
+    benchmark::RunSpecifiedBenchmarks(&collector, only);
   }
   benchmark::ClearRegisteredBenchmarks();
 }

@@ -25,8 +25,9 @@ class Samples {
 
 // Runs every registered benchmark once a round, so that both sides of a ratio see the same load of
 // the machine, and adds one sample of each a round: its mean over its iterations. One round more
-// goes before, uncounted, to warm up. Afterwards none is registered.
-void RunRounds(int rounds, Samples* samples);
+// goes before, uncounted, to warm up. Afterwards none is registered. `only` is a regular expression
+// for names.
+void RunRounds(int rounds, const std::string& only, Samples* samples);
 
 }  // namespace mrd::bench
 
