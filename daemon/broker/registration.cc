@@ -42,13 +42,14 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
   if (auto shape = self->CheckShape(); !shape.ok()) return self->done_(shape);
   if (self->Repeats()) return;
   if (auto found = self->FindBuffers(); !found.ok()) return self->Finish(found);
-  if (auto found = self->FindDomains(/*may_block=*/false); !found.ok()) return self->Finish(found);
+  if (auto found = self->FindDevices(); !found.ok()) return self->Finish(found);
+  const bool domains_made = self->FindDomains();
 
   uint64_t weight = 0;
   for (const RangeSpec& range : self->spec_.ranges) {
     weight = range.length > UINT64_MAX - weight ? UINT64_MAX : weight + range.length;
   }
-  const bool small = weight <= kSmallBytes && self->Small();
+  const bool small = domains_made && weight <= kSmallBytes && self->Small();
   self->may_wait_ = !small;
   auto& registrar = broker.registrar();
   const auto task = [self] { self->Run(); };
@@ -156,43 +157,45 @@ absl::Status Registration::FindBuffers() {
   return absl::OkStatus();
 }
 
-absl::Status Registration::FindDomains(bool may_block) {
-  domains_.clear();
-  std::vector<std::string> chosen;
-  const std::vector<std::string>& names = spec_.devices.empty() ? chosen : spec_.devices;
-  if (names.empty()) {
-    const auto catalog = broker_.Catalog(/*refresh=*/false);
-    for (const DeviceRef& device : catalog) {
-      if (spec_.all_devices || device->active) chosen.push_back(device->name);
-      if (!spec_.all_devices && !chosen.empty()) break;
-    }
-    if (chosen.empty() && !catalog.empty()) chosen.push_back(catalog.front()->name);
+absl::Status Registration::FindDevices() {
+  devices_ = spec_.devices;
+  if (!devices_.empty()) return absl::OkStatus();
+  const auto catalog = broker_.Catalog(/*refresh=*/false);
+  for (const DeviceRef& device : catalog) {
+    if (spec_.all_devices || device->active) devices_.push_back(device->name);
+    if (!spec_.all_devices && !devices_.empty()) break;
   }
-  if (names.empty()) {
-    return MakeError(v1::DEVICE_UNKNOWN, "the daemon has no device",
-                     {.advice = "ListDevices (mrctl devices) shows those there are"});
-  }
-  for (const std::string& name : names) {
-    if (may_block) {
-      auto domain = broker_.DomainFor(session_, name);
-      if (!domain.ok()) return domain.status();
-      domains_.push_back(*std::move(domain));
-      continue;
-    }
-    MutexLock lock(session_.mutex);
+  if (devices_.empty() && !catalog.empty()) devices_.push_back(catalog.front()->name);
+  if (!devices_.empty()) return absl::OkStatus();
+  return MakeError(v1::DEVICE_UNKNOWN, "the daemon has no device",
+                   {.advice = "ListDevices (mrctl devices) shows those there are"});
+}
+
+bool Registration::FindDomains() {
+  MutexLock lock(session_.mutex);
+  for (const std::string& name : devices_) {
     const auto made = std::find_if(session_.domains.begin(), session_.domains.end(),
                                    [&](const SessionDomain& d) { return d.device->name == name; });
     if (made == session_.domains.end()) {
-      domains_.clear();  // Run makes it, on a thread that may wait.
-      return absl::OkStatus();
+      domains_.clear();
+      return false;
     }
     domains_.push_back(*made);
+  }
+  return true;
+}
+
+absl::Status Registration::MakeDomains() {
+  for (const std::string& name : devices_) {
+    auto domain = broker_.DomainFor(session_, name);
+    if (!domain.ok()) return domain.status();
+    domains_.push_back(*std::move(domain));
   }
   return absl::OkStatus();
 }
 
 bool Registration::Small() const {
-  if (domains_.empty() || spec_.ranges.size() * domains_.size() > kSmallRegions) return false;
+  if (spec_.ranges.size() * domains_.size() > kSmallRegions) return false;
   const auto any_address = [](const SessionDomain& domain) { return domain.device->any_address; };
   const bool anywhere = std::any_of(domains_.begin(), domains_.end(), any_address);
   const bool in_place = !std::all_of(domains_.begin(), domains_.end(), any_address);
@@ -221,10 +224,11 @@ void Registration::Run() {
 }
 
 absl::Status Registration::Make() {
-  if (domains_.empty()) {
-    if (auto found = FindDomains(/*may_block=*/true); !found.ok()) return found;
-  }
+  // The checks first: a refused call makes no domain.
   if (auto checked = CheckAndBook(); !checked.ok()) return checked;
+  if (domains_.empty()) {
+    if (auto made = MakeDomains(); !made.ok()) return made;
+  }
   const size_t count = spec_.ranges.size();
   auto answer = std::make_shared<LeaseViews>(count);
   leases_.reserve(count);
@@ -286,10 +290,10 @@ absl::Status Registration::CheckAndBook() {
     if (!checked.ok()) return checked;
     const uint64_t each = PinnedBytes(range);
     const uint64_t bytes =
-        each > UINT64_MAX / domains_.size() ? UINT64_MAX : each * domains_.size();
+        each > UINT64_MAX / devices_.size() ? UINT64_MAX : each * devices_.size();
     bytes_.push_back(bytes);
     wanted.bytes = bytes > UINT64_MAX - wanted.bytes ? UINT64_MAX : wanted.bytes + bytes;
-    wanted.regions += domains_.size();
+    wanted.regions += devices_.size();
   }
   if (auto booked = broker_.books().Book(session_.identity.uid, wanted); !booked.ok())
     return booked;
@@ -317,6 +321,7 @@ absl::Status Registration::Pin(const RangeSpec& range, memory::Buffer& buffer,
     const bool same = last_mapping_ && &buffer == last_buffer_ &&
                       last_mapping_->Covers(range.offset, range.length);
     if (!same) {
+      if (!buffer.IsMapped(range.offset, range.length)) mapped_.push_back(&buffer);
       auto mapping = buffer.Map(range.offset, range.length);
       if (!mapping.ok()) return mapping.status();
       last_mapping_ = *std::move(mapping);
@@ -328,6 +333,7 @@ absl::Status Registration::Pin(const RangeSpec& range, memory::Buffer& buffer,
     region = domain.domain->Register(spec);
   } else {
     const auto now = std::chrono::steady_clock::now();
+    if (!buffer.IsMappedAt(range.addr, range.offset, range.length)) mapped_.push_back(&buffer);
     auto mapping = buffer.MapAt(range.addr, range.offset, range.length,
                                 may_wait_ ? now + kWaitForAddress : now);
     if (!mapping.ok()) return mapping.status();
@@ -362,12 +368,21 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
       }
     }
   }
+  released.clear();
+  LetGo();
   for (RegisterDone& waiter : waiters) waiter(answer);
   done_(std::move(answer));
   return absl::OkStatus();
 }
 
+void Registration::LetGo() {
+  last_mapping_ = nullptr;
+  buffers_.clear();
+}
+
 void Registration::RollBack() {
+  last_mapping_ = nullptr;
+  for (memory::Buffer* buffer : mapped_) buffer->Unmap();
   std::vector<std::unique_ptr<Lease>> stuck;
   Amounts kept;
   for (auto& lease : leases_) {
@@ -401,6 +416,7 @@ void Registration::Finish(RegisterResult result) {
     MutexLock lock(session_.mutex);
     waiters = session_.requests.Refuse(record_);
   }
+  LetGo();
   for (RegisterDone& waiter : waiters) waiter(result);
   done_(std::move(result));
 }

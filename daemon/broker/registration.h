@@ -29,8 +29,10 @@ class Registration {
   // Joins a call with the same request_id. True: this one is answered, or will be with that one.
   bool Repeats();
   absl::Status FindBuffers();
-  // A named device that the session uses already is looked up in the session alone.
-  absl::Status FindDomains(bool may_block);
+  absl::Status FindDevices();
+  // The session's domains on these devices. False: one of them is still to be made.
+  bool FindDomains();
+  absl::Status MakeDomains();
   // Whether all of it takes a fraction of a millisecond: mapped, few, in domains that are there.
   bool Small() const;
 
@@ -43,6 +45,8 @@ class Registration {
                    Lease& lease, KeyView& key);
   absl::Status Commit(std::shared_ptr<const LeaseViews> answer);
   void RollBack();
+  // Before the call is answered: whoever has the answer finds nothing of it under way.
+  void LetGo();
   void Finish(RegisterResult result);
 
   Broker& broker_;
@@ -55,7 +59,9 @@ class Registration {
   bool may_wait_ = true;
   std::shared_ptr<RequestRecord> record_;                 // Null: no request_id.
   std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
-  absl::InlinedVector<SessionDomain, 1> domains_;
+  std::vector<std::string> devices_;
+  absl::InlinedVector<SessionDomain, 1> domains_;  // One a device.
+  std::vector<memory::Buffer*> mapped_;            // By this call: a refused one leaves no mapping.
   // Of the range before: mostly the same buffer's.
   std::shared_ptr<memory::Mapping> last_mapping_;
   const memory::Buffer* last_buffer_ = nullptr;

@@ -20,7 +20,9 @@ uint64_t WholePages(uint64_t bytes) { return (bytes + kBasePage - 1) & ~(kBasePa
 
 }  // namespace
 
-Buffer::~Buffer() {
+Buffer::~Buffer() { Unmap(); }
+
+void Buffer::Unmap() {
   mappings_.cache.Forget(this);
   mappings_.window.Forget(this);
 }

@@ -55,6 +55,9 @@ class Buffer {
   absl::StatusOr<AddressWindow::Use> MapAt(uint64_t address, uint64_t offset, uint64_t length,
                                            std::chrono::steady_clock::time_point deadline);
 
+  // Drops its mappings; those in use go when that use ends.
+  void Unmap();
+
   // Whether Map would find it mapped: registering it is quick then.
   bool IsMapped(uint64_t offset, uint64_t length) const;
   // The same of MapAt.
