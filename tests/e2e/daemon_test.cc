@@ -1,0 +1,99 @@
+#include "tests/e2e/daemon_test.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+namespace mrd::e2e {
+namespace {
+
+// Stacks and heaps of threads that come and go with gRPC's load; a leak per call or session of any
+// of these tests is more.
+constexpr size_t kMappingsOfThreads = 64;
+
+}  // namespace
+
+std::ostream& operator<<(std::ostream& out, const Holdings& h) {
+  return out << "sessions " << h.sessions << " (listed " << h.listed_sessions << ") regions "
+             << h.regions << " leases " << h.leases << " pinned_bytes " << h.pinned_bytes
+             << " endpoints " << h.endpoints << " buffers " << h.buffers << " mapped "
+             << h.mapped_buffers << " fds " << h.fds << " shared mappings " << h.shared_mappings
+             << " on devices: " << h.on_devices;
+}
+
+void DaemonTest::Start(const DaemonOptions& options) {
+  daemon_ = std::make_unique<DaemonProcess>(options);
+  admin_ = std::make_unique<RawClient>(dir(), RawClient::Options{.admin = true, .name = "admin"});
+  {
+    // What is made once, with the first session and call.
+    RawClient first(dir());
+    ASSERT_TRUE(first.GetStatus().ok());
+  }
+  ASSERT_TRUE(WaitUntil(kPatience, [this] { return Look().listed_sessions == 1; }));
+  // The closed connection's descriptors go a moment after its session.
+  size_t fds = 0;
+  ASSERT_TRUE(WaitUntil(kPatience, [&] {
+    const size_t before = std::exchange(fds, Look().fds);
+    const auto status = admin().GetStatus();
+    for (const v1::Quota& quota : status.response.quotas()) {
+      if (quota.name().rfind("connections", 0) == 0 && quota.used() != 1) return false;
+    }
+    return fds == before;
+  }));
+  baseline_ = Look();
+  mappings_ = daemon().resources().mappings;
+}
+
+Holdings DaemonTest::Look() {
+  const auto status = admin().GetStatus();
+  EXPECT_TRUE(status.ok()) << status.text();
+  const auto sessions = admin().ListSessions();
+  EXPECT_TRUE(sessions.ok()) << sessions.text();
+  const v1::Totals& totals = status.response.totals();
+  const Resources resources = daemon().resources();
+  Holdings now{.sessions = totals.sessions(),
+               .listed_sessions = static_cast<uint64_t>(sessions.response.sessions_size()),
+               .regions = totals.regions(),
+               .pinned_bytes = totals.pinned_bytes(),
+               .endpoints = totals.endpoints(),
+               .buffers = totals.buffers(),
+               .mapped_buffers = totals.mapped_buffers(),
+               .fds = resources.fds,
+               .shared_mappings = resources.shared_mappings,
+               .on_devices = daemon().Control("live")};
+  for (const v1::Session& session : sessions.response.sessions()) now.leases += session.leases();
+  return now;
+}
+
+void DaemonTest::ExpectHoldings(const Holdings& expected, milliseconds within) {
+  Holdings now;
+  const bool held = WaitUntil(within, [&] {
+    now = Look();
+    return now == expected;
+  });
+  EXPECT_TRUE(held) << "after " << within.count() << " ms\n is " << now << "\nnot " << expected;
+}
+
+void DaemonTest::Stop() {
+  daemon().process().Kill(SIGTERM);
+  ExpectEnd();
+}
+
+void DaemonTest::ExpectEnd() {
+  admin_ = nullptr;
+  EXPECT_EQ(daemon().process().ExitStatus(kPatience), 0);
+  for (const char* path : {"/mrd.sock", "/attach.sock", "-admin/attach.sock"}) {
+    EXPECT_NE(access((dir() + path).c_str(), F_OK), 0) << path << " is left behind";
+  }
+}
+
+void DaemonTest::TearDown() {
+  if (!daemon_) return;
+  if (admin_) {
+    ExpectNothingHeld();
+    EXPECT_LE(daemon().resources().mappings, mappings_ + kMappingsOfThreads);
+    Stop();
+  }
+  if (HasFailure()) fprintf(stderr, "the daemon's log:\n%s", daemon().Log().c_str());
+}
+
+}  // namespace mrd::e2e

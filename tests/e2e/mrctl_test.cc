@@ -1,0 +1,198 @@
+// mrctl, as a person and as a script use it.
+#include <google/protobuf/struct.pb.h>
+#include <google/protobuf/util/json_util.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "gmock/gmock.h"
+#include "tests/e2e/daemon_test.h"
+
+namespace mrd::e2e {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+constexpr char kMrctl[] = "client/mrctl/mrctl";
+
+struct Outcome {
+  int status;
+  std::string out;
+  std::string err;
+};
+
+class MrctlTest : public EachFabricTest {
+ protected:
+  Process StartMrctl(std::vector<std::string> args) {
+    args.insert(args.begin(), kMrctl);
+    args.push_back("--socket-dir=" + dir());
+    remove(err_path().c_str());
+    return Process({.argv = args, .stderr_path = err_path()});
+  }
+  Outcome Mrctl(const std::vector<std::string>& args) {
+    Process process = StartMrctl(args);
+    Outcome run;
+    run.out = process.ReadAll();
+    run.status = process.ExitStatus();
+    run.err = ReadFile(err_path());
+    return run;
+  }
+  // What it prints with --json, which must be JSON and nothing else.
+  google::protobuf::Value Json(std::vector<std::string> args) {
+    args.push_back("--json");
+    const Outcome run = Mrctl(args);
+    EXPECT_EQ(run.status, 0) << run.err;
+    return Parse(run.out);
+  }
+  static google::protobuf::Value Parse(const std::string& text) {
+    google::protobuf::Value value;
+    const auto parsed = google::protobuf::util::JsonStringToMessage(text, &value);
+    EXPECT_TRUE(parsed.ok()) << parsed.ToString() << " in:\n" << text;
+    return value;
+  }
+  static const google::protobuf::Value& Field(const google::protobuf::Value& value,
+                                              const std::string& name) {
+    const auto& fields = value.struct_value().fields();
+    const auto found = fields.find(name);
+    Require(found != fields.end(), "no field " + name + " in " + value.ShortDebugString());
+    return found->second;
+  }
+  std::string err_path() { return daemon().base() + "/mrctl-err"; }
+};
+MRD_ON_EACH_FABRIC(MrctlTest);
+
+TEST_P(MrctlTest, TheDaemonAndItsDevices) {
+  StartThis();
+  const Outcome devices = Mrctl({"devices"});
+  EXPECT_EQ(devices.status, 0) << devices.err;
+  EXPECT_THAT(devices.out, HasSubstr(device()));
+  EXPECT_EQ(
+      Field(Field(Json({"devices"}), "devices").list_value().values(0), "name").string_value(),
+      device());
+  const Outcome status = Mrctl({"status"});
+  EXPECT_EQ(status.status, 0) << status.err;
+  EXPECT_THAT(status.out, HasSubstr(GetParam()));
+  EXPECT_EQ(Field(Json({"status"}), "fabric").string_value(), GetParam());
+  EXPECT_EQ(Field(Field(Json({"status", "--admin"}), "totals"), "sessions").string_value(), "2");
+  EXPECT_EQ(Mrctl({"version"}).status, 0);
+  Json({"version"});
+}
+
+TEST_P(MrctlTest, RegisterPrintsTheKeysAndHoldsThem) {
+  StartThis();
+  Process mrctl = StartMrctl({"register", "--size=64K", "--count=2", "--access=read"});
+  const std::string header = mrctl.Read().value_or("");
+  EXPECT_THAT(header, MatchesRegex("DEVICE +ADDRESS +LENGTH +LKEY +RKEY +LEASE *"));
+  const auto leases = admin().ListAllLeases().response;
+  ASSERT_EQ(leases.leases_size(), 2);
+  for (const auto& held : leases.leases()) {
+    const std::string line = mrctl.Read().value_or("");
+    char rkey[32];
+    char addr[32];
+    snprintf(rkey, sizeof rkey, "0x%08x", held.lease().keys(0).rkey());
+    snprintf(addr, sizeof addr, "%lx", static_cast<unsigned long>(held.lease().addr()));
+    EXPECT_THAT(line, HasSubstr(device()));
+    EXPECT_THAT(line, HasSubstr(rkey));
+    EXPECT_THAT(line, HasSubstr(addr));
+    EXPECT_THAT(line, HasSubstr(std::to_string(held.lease().lease_id())));
+    EXPECT_EQ(held.lease().length(), 65536u);
+  }
+  EXPECT_THAT(Mrctl({"leases"}).out,
+              HasSubstr(std::to_string(leases.leases(1).lease().lease_id())));
+  EXPECT_THAT(Mrctl({"sessions"}).out, HasSubstr("mrctl register"));
+  EXPECT_EQ(Field(Json({"sessions"}), "sessions").list_value().values_size(), 3);
+  EXPECT_EQ(Field(Json({"leases"}), "leases").list_value().values_size(), 2);
+  mrctl.Kill(SIGINT);
+  EXPECT_EQ(mrctl.ExitStatus(), 0);
+  EXPECT_EQ(Look().regions, 0u);
+}
+
+TEST_P(MrctlTest, RegisterInJson) {
+  StartThis();
+  const Outcome run = Mrctl({"register", "--size=4096", "--for=0", "--json"});
+  EXPECT_EQ(run.status, 0) << run.err;
+  const auto lease = Field(Parse(run.out), "leases").list_value().values(0);
+  EXPECT_EQ(Field(lease, "length").string_value(), "4096");
+  const auto key = Field(lease, "keys").list_value().values(0);
+  EXPECT_EQ(Field(key, "device").string_value(), device());
+  EXPECT_NE(Field(key, "rkey").number_value(), 0);
+}
+
+TEST_P(MrctlTest, ListensForPeers) {
+  StartThis();
+  const std::string at = address().empty() ? "127.0.0.1" : address();
+  Process mrctl = StartMrctl({"register", "--size=4K", "--listen=" + at + ":0", "--json"});
+  std::string text;
+  while (text.find("}}") == std::string::npos && text.find("}\n}") == std::string::npos) {
+    const auto line = mrctl.Read(seconds(5));
+    ASSERT_TRUE(line) << text;
+    text += *line + "\n";
+  }
+  const auto json = Parse(text);
+  const auto& endpoint = Field(json, "endpoint");
+  RawClient peer(dir());
+  const auto connected =
+      peer.Connect(at, static_cast<uint32_t>(Field(endpoint, "local_port").number_value()));
+  ASSERT_TRUE(connected.ok()) << connected.text();
+  // Address, rkey and length, big-endian.
+  const auto& data = connected.response.private_data();
+  ASSERT_GE(data.size(), 16u);
+  EXPECT_EQ(data.substr(12, 4), std::string("\0\0\x10\0", 4));
+  mrctl.Kill(SIGTERM);
+  EXPECT_EQ(mrctl.ExitStatus(), 0);
+}
+
+TEST_P(MrctlTest, ARefusalIsStatusOneAndOneLineThatTellsWhatToDo) {
+  StartThis({.set = "pinned_bytes=65536"});
+  const Outcome quota = Mrctl({"register", "--size=128K", "--for=0"});
+  EXPECT_EQ(quota.status, 1);
+  EXPECT_EQ(quota.out, "");
+  EXPECT_THAT(quota.err, HasSubstr("65536"));
+  EXPECT_THAT(quota.err, HasSubstr("ask the operator"));
+  EXPECT_EQ(std::count(quota.err.begin(), quota.err.end(), '\n'), 1) << quota.err;
+  const Outcome device = Mrctl({"register", "--size=4K", "--device=nope", "--for=0"});
+  EXPECT_EQ(device.status, 1);
+  EXPECT_THAT(device.err, HasSubstr("mrctl devices"));
+}
+
+TEST_P(MrctlTest, WrongUsageIsStatusTwo) {
+  StartThis();
+  const std::vector<std::vector<std::string>> wrong = {{},
+                                                       {"nothing"},
+                                                       {"register"},
+                                                       {"register", "--size=x"},
+                                                       {"register", "--size=4K", "--access=all"}};
+  for (const auto& args : wrong) EXPECT_EQ(Mrctl(args).status, 2);
+  EXPECT_EQ(Mrctl({"--help"}).status, 0);
+}
+
+TEST_P(MrctlTest, ADaemonThatIsNotThereIsStatusThreeAndThePath) {
+  StartThis();
+  Process process(
+      {.argv = {kMrctl, "devices", "--socket-dir=/tmp/no-such-dir"}, .stderr_path = err_path()});
+  EXPECT_EQ(process.ExitStatus(), 3);
+  EXPECT_THAT(ReadFile(err_path()), HasSubstr("/tmp/no-such-dir"));
+}
+
+TEST_P(MrctlTest, ADaemonThatGoesAwayIsStatusThree) {
+  StartThis();
+  Process mrctl = StartMrctl({"register", "--size=4K"});
+  ASSERT_TRUE(mrctl.Read());
+  daemon().process().Kill(SIGTERM);
+  EXPECT_EQ(mrctl.ExitStatus(), 3);
+  ExpectEnd();
+}
+
+TEST_P(MrctlTest, WhoMayNotUseTheSocketIsToldWhichAndWhatToDo) {
+  StartThis();
+  Process process({.argv = {kMrctl, "devices", "--socket-dir=" + dir()},
+                   .stderr_path = err_path(),
+                   .uid = 65533});
+  EXPECT_EQ(process.ExitStatus(), 3);
+  const std::string said = ReadFile(err_path());
+  EXPECT_THAT(said, HasSubstr("attach.sock"));
+  EXPECT_THAT(said, HasSubstr("0660"));
+}
+
+}  // namespace
+}  // namespace mrd::e2e
