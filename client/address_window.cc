@@ -8,12 +8,14 @@
 
 #include "client/local_error.h"
 
-#if defined(__has_feature)
+// Two questions, not one after the other: headers of other libraries define __has_feature for g++
+// too, which answers no.
+#if defined(__SANITIZE_THREAD__)
+#define MRD_THREAD_SANITIZER 1
+#elif defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define MRD_THREAD_SANITIZER 1
 #endif
-#elif defined(__SANITIZE_THREAD__)
-#define MRD_THREAD_SANITIZER 1
 #endif
 
 namespace mrd::internal {
