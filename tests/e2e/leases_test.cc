@@ -144,9 +144,9 @@ TEST_P(LeasesTest, WhatComesLaterIsRefusedClearlyToday) {
   RawClient client(dir());
   const Memory memory(kPage);
   auto request = RequestFor(client.Pass(memory), memory);
-  const Holdings before = Look();
   request.mutable_ttl()->set_seconds(10);
   auto answer = client.Register(request);
+  const Holdings before = Look();  // After a call: the buffer's packet has been read.
   EXPECT_EQ(answer.reason(), v1::UNSUPPORTED) << answer.text();
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   request.mutable_ttl()->set_seconds(0);
