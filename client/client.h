@@ -69,9 +69,10 @@ struct AttachOptions {
 };
 
 struct ListenOptions {
-  std::string
-      address;        // An IP address of a device; "0.0.0.0", "::": of all. Soft: empty, loopback.
-  uint16_t port = 0;  // 0: the daemon chooses.
+  // An IP address of a device; "0.0.0.0", "::": of all. On fabric soft: empty or a loopback
+  // address.
+  std::string address = {};
+  uint16_t port = 0;     // 0: the daemon chooses.
   uint32_t backlog = 0;  // Requests that may wait; at most 128. 0: 16.
 };
 
