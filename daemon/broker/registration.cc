@@ -280,10 +280,12 @@ absl::Status Registration::CheckHugetlb(const RangeSpec& range,
 absl::Status Registration::CheckAndBook() {
   Amounts wanted;
   bytes_.reserve(spec_.ranges.size());
+  memory::Buffer::Seen seen;  // Of the buffer of the range before.
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
     const RangeSpec& range = spec_.ranges[i];
-    auto checked =
-        buffers_[i]->Check(range.offset, range.length, range.addr, broker_.limits().unsealed);
+    if (i > 0 && buffers_[i] != buffers_[i - 1]) seen = {};
+    auto checked = buffers_[i]->Check(range.offset, range.length, range.addr,
+                                      broker_.limits().unsealed, &seen);
     if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
       checked = CheckHugetlb(range, *buffers_[i]);
     }

@@ -27,7 +27,8 @@ void Buffer::Unmap() {
   mappings_.window.Forget(this);
 }
 
-absl::Status Buffer::Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed) {
+absl::Status Buffer::Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed,
+                           Seen* seen) {
   if (length == 0) {
     return MakeError(v1::INVALID_LENGTH, "length is 0", {.advice = "Register at least one byte"});
   }
@@ -61,7 +62,7 @@ absl::Status Buffer::Check(uint64_t offset, uint64_t length, uint64_t address, b
   }
   if (dma_buf()) return absl::OkStatus();
   if (auto sealed = CheckSeals(unsealed); !sealed.ok()) return sealed;
-  return CheckPresent(offset, length);
+  return CheckPresent(offset, length, seen);
 }
 
 absl::Status Buffer::CheckSeals(bool unsealed) {
@@ -92,7 +93,8 @@ absl::Status Buffer::CheckSeals(bool unsealed) {
                             "or ask the operator to allow unsealed buffers"});
 }
 
-absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length) {
+absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length, Seen* seen) {
+  if (offset >= seen->begin && offset + length <= seen->end) return absl::OkStatus();
   const auto absent = [](uint64_t at) {
     return MakeError(
         v1::NOT_POPULATED, absl::StrFormat("the buffer has no page at offset %d yet", at),
@@ -110,12 +112,18 @@ absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length) {
   const uint64_t allocated = static_cast<uint64_t>(now.st_blocks) * 512;
   if (facts_.kind == Kind::kHugetlb) {
     // hugetlbfs has no SEEK_HOLE; its block count tells whether all of the file is there.
-    return allocated >= size ? absl::OkStatus() : absent(allocated);
+    if (allocated < size) return absent(allocated);
+    *seen = {0, size};
+    return absl::OkStatus();
   }
-  if (counts && allocated == WholePages(size)) return absl::OkStatus();
+  if (counts && allocated == WholePages(size)) {
+    *seen = {0, size};
+    return absl::OkStatus();
+  }
   const off_t hole = FindHole(offset);
   if (hole < 0) return MappingError(errno, length);
-  return static_cast<uint64_t>(hole) >= offset + length ? absl::OkStatus() : absent(hole);
+  *seen = {offset, static_cast<uint64_t>(hole)};
+  return seen->end >= offset + length ? absl::OkStatus() : absent(hole);
 }
 
 bool Buffer::CountsExactly() {

@@ -27,6 +27,13 @@ struct Mappings {
 // Thread-safe. Shared by the session that passed it and the calls that use it.
 class Buffer {
  public:
+  // Bytes [begin, end) whose pages were seen to be there. For the ranges of one call: it looks
+  // once.
+  struct Seen {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+  };
+
   // REQUIRES: `facts` is what Inspect told of `fd`.
   Buffer(UniqueFd fd, Facts facts, Mappings& mappings)
       : fd_(std::move(fd)),
@@ -45,8 +52,13 @@ class Buffer {
 
   // Whether [offset, offset + length), which the client has at `address`, may be pinned.
   // `unsealed`: a buffer that can shrink is good too. Errors: INVALID_LENGTH, OUT_OF_RANGE,
-  // MISALIGNED, NOT_SEALED, BUFFER_READ_ONLY, NOT_POPULATED.
-  absl::Status Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed);
+  // MISALIGNED, NOT_SEALED, BUFFER_READ_ONLY, NOT_POPULATED. Pages in `seen` are not looked for;
+  // those found are put there.
+  absl::Status Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed, Seen* seen);
+  absl::Status Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed) {
+    Seen none;
+    return Check(offset, length, address, unsealed, &none);
+  }
 
   // A mapping of the range wherever it fits. REQUIRES: Check was OK; not a dma-buf.
   absl::StatusOr<std::shared_ptr<Mapping>> Map(uint64_t offset, uint64_t length);
@@ -66,7 +78,8 @@ class Buffer {
  private:
   Mappable mappable() const { return {this, fd_.get(), size_.load(), facts_.page_size}; }
   absl::Status CheckSeals(bool unsealed);
-  absl::Status CheckPresent(uint64_t offset, uint64_t length) MRD_EXCLUDES(offset_mutex_);
+  absl::Status CheckPresent(uint64_t offset, uint64_t length, Seen* seen)
+      MRD_EXCLUDES(offset_mutex_);
   // Whether the file's size is sealed and its blocks are those of its pages, all of them within it.
   bool CountsExactly();
   // The first absent page at or after `from`, or the end of the file; -1 and errno on failure.

@@ -136,6 +136,19 @@ TEST_F(BufferTest, LeavesAloneWhatAFileGrewByBeforeItWasSealed) {
   EXPECT_EQ(std::string(text, 4), "kept");
 }
 
+TEST_F(BufferTest, LooksOnceForThePagesOfACall) {
+  UniqueFd fd = MakeMemfd(kSize);
+  const UniqueFd clients(dup(fd.get()));
+  ASSERT_EQ(fallocate(clients.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 4096), 0);
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  Buffer::Seen seen;
+  EXPECT_TRUE(buffer->Check(4096, 4096, kAddress, false, &seen).ok());
+  EXPECT_EQ(seen.begin, 4096u);
+  EXPECT_EQ(seen.end, 65536u);
+  EXPECT_TRUE(buffer->Check(0, 4096, kAddress, false, &seen).ok());
+  EXPECT_EQ(ReasonOf(buffer->Check(61440, 8192, kAddress, false, &seen)), v1::NOT_POPULATED);
+}
+
 TEST_F(BufferTest, ChecksMakeNoPages) {
   UniqueFd fd = MakeMemfd(kSize, /*populate=*/false);
   const UniqueFd clients(dup(fd.get()));
