@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "mrd/v1/status.h"
@@ -26,11 +25,29 @@ AddressWindow::Table::iterator AddressWindow::FindOverlapLocked(uint64_t address
   return previous->first + previous->second.mapping->length() > address ? previous : table_.end();
 }
 
-std::shared_ptr<Mapping> AddressWindow::RemoveLocked(Table::iterator entry) {
-  auto mapping = std::move(entry->second.mapping);
+bool AddressWindow::IsLeavingLocked(uint64_t address, uint64_t length) const {
+  for (const auto& [begin, bytes] : leaving_) {
+    if (begin < address + length && address < begin + bytes) return true;
+  }
+  return false;
+}
+
+void AddressWindow::RemoveLocked(Table::iterator entry, Departing& departing) {
+  leaving_.emplace(entry->first, entry->second.mapping->length());
+  departing.Add(std::move(entry->second.mapping));
   lru_.erase(entry->second.lru);
   table_.erase(entry);
-  return mapping;
+}
+
+void AddressWindow::Departing::Unmap() {
+  for (auto& mapping : mappings_) {
+    const uint64_t address = mapping->address();
+    mapping.reset();
+    MutexLock lock(window_->mutex_);
+    window_->leaving_.erase(address);
+    window_->released_.NotifyAll();
+  }
+  mappings_.clear();
 }
 
 absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
@@ -55,23 +72,29 @@ absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
                         buffer.page_size),
         {.advice = "Map the buffer at a multiple of its page size"});
   }
-  std::vector<std::shared_ptr<Mapping>>
-      gone;  // Declared before the lock: unmapped after it is released.
+  Departing departing(this);  // Declared before the lock.
   MutexLock lock(mutex_);
-  for (auto overlap = FindOverlapLocked(at, extent.length); overlap != table_.end();
-       overlap = FindOverlapLocked(at, extent.length)) {
-    Entry& entry = overlap->second;
-    if (entry.Serves(buffer.key, address, offset, length)) {
-      ++entry.users;
-      lru_.splice(lru_.begin(), lru_, entry.lru);
-      return Use(this, entry.mapping);
+  for (;;) {
+    bool wait = IsLeavingLocked(at, extent.length);
+    if (!wait) {
+      const auto overlap = FindOverlapLocked(at, extent.length);
+      if (overlap == table_.end()) break;
+      Entry& entry = overlap->second;
+      if (entry.key == buffer.key && entry.mapping->address() == at &&
+          entry.mapping->Covers(offset, length)) {
+        ++entry.users;
+        lru_.splice(lru_.begin(), lru_, entry.lru);
+        return Use(this, entry.mapping);
+      }
+      wait = entry.users > 0;
+      if (!wait) {
+        RemoveLocked(overlap, departing);
+        mutex_.Unlock();
+        departing.Unmap();
+        mutex_.Lock();
+      }
     }
-    if (entry.users == 0) {
-      auto idle = RemoveLocked(overlap);
-      mutex_.Unlock();
-      idle.reset();  // Unmapping may take long, and the place is free only after it.
-      mutex_.Lock();
-    } else if (!released_.WaitUntil(mutex_, deadline)) {
+    if (wait && !released_.WaitUntil(mutex_, deadline)) {
       return MakeError(v1::BUSY,
                        absl::StrFormat("another registration holds the addresses at 0x%x", at),
                        {.advice = "Try again"});
@@ -91,7 +114,7 @@ absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
     const auto entry = table_.find(*--old);
     if (entry->second.users > 0) continue;
     ++old;
-    gone.push_back(RemoveLocked(entry));
+    RemoveLocked(entry, departing);
   }
   return Use(this, std::move(mapping));
 }
@@ -102,22 +125,23 @@ bool AddressWindow::Has(const void* key, uint64_t address, uint64_t offset, uint
   return entry != table_.end() && entry->second.Serves(key, address, offset, length);
 }
 
-void AddressWindow::Release(const Mapping& mapping) {
-  std::shared_ptr<Mapping> gone;  // Declared before the lock: unmapped after it is released.
+void AddressWindow::Release(std::shared_ptr<Mapping> mapping) {
+  Departing departing(this);  // Declared before the lock.
   MutexLock lock(mutex_);
-  const auto entry = table_.find(mapping.address());
-  if (--entry->second.users == 0 && entry->second.key == nullptr) gone = RemoveLocked(entry);
+  const auto entry = table_.find(mapping->address());
+  mapping.reset();  // The table holds it too; what departs must be the last one.
+  if (--entry->second.users == 0 && entry->second.key == nullptr) RemoveLocked(entry, departing);
   released_.NotifyAll();
 }
 
 void AddressWindow::Forget(const void* key) {
-  std::vector<std::shared_ptr<Mapping>> gone;  // Declared before the lock.
+  Departing departing(this);  // Declared before the lock.
   MutexLock lock(mutex_);
   for (auto entry = table_.begin(); entry != table_.end();) {
     const auto current = entry++;
     if (current->second.key != key) continue;
     current->second.key = nullptr;
-    if (current->second.users == 0) gone.push_back(RemoveLocked(current));
+    if (current->second.users == 0) RemoveLocked(current, departing);
   }
 }
 

@@ -10,6 +10,8 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/memory/mapping.h"
@@ -44,7 +46,7 @@ class AddressWindow {
     Use(Use&& other) noexcept : window_(other.window_), mapping_(std::move(other.mapping_)) {}
     Use& operator=(Use&&) = delete;
     ~Use() {
-      if (mapping_) window_->Release(*mapping_);
+      if (mapping_) window_->Release(std::move(mapping_));
     }
     Mapping& operator*() const { return *mapping_; }
     Mapping* operator->() const { return mapping_.get(); }
@@ -81,8 +83,27 @@ class AddressWindow {
   };
   using Table = std::map<uint64_t, Entry>;  // By address.
 
-  void Release(const Mapping& mapping);
-  std::shared_ptr<Mapping> RemoveLocked(Table::iterator entry) MRD_REQUIRES(mutex_);
+  // Mappings that have left the table, on their way out of the address space. Their place is not
+  // free before that: leaving_ keeps others waiting meanwhile. Declared before a lock, so that it
+  // ends after it: unmapping may take long.
+  class Departing {
+   public:
+    explicit Departing(AddressWindow* window) : window_(window) {}
+    Departing(const Departing&) = delete;
+    Departing& operator=(const Departing&) = delete;
+    ~Departing() { Unmap(); }
+    void Add(std::shared_ptr<Mapping> mapping) { mappings_.push_back(std::move(mapping)); }
+    // REQUIRES: the window's lock is not held.
+    void Unmap();
+
+   private:
+    AddressWindow* const window_;
+    std::vector<std::shared_ptr<Mapping>> mappings_;
+  };
+
+  void Release(std::shared_ptr<Mapping> mapping);
+  void RemoveLocked(Table::iterator entry, Departing& departing) MRD_REQUIRES(mutex_);
+  bool IsLeavingLocked(uint64_t address, uint64_t length) const MRD_REQUIRES(mutex_);
   Table::iterator FindOverlapLocked(uint64_t address, uint64_t length) MRD_REQUIRES(mutex_);
 
   const MappingLimits limits_;
@@ -90,6 +111,8 @@ class AddressWindow {
   CondVar released_;
   Table table_ MRD_GUARDED_BY(mutex_);
   std::list<uint64_t> lru_ MRD_GUARDED_BY(mutex_);  // Addresses, the most recently used first.
+  std::map<uint64_t, uint64_t> leaving_
+      MRD_GUARDED_BY(mutex_);  // Address to length; see Departing.
 };
 
 }  // namespace mrd::memory

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "mrd/v1/status.h"
 #include "tests/memory/memfd.h"
@@ -68,6 +69,26 @@ TEST(AddressWindow, AMappingInUseKeepsOthersWaitingUntilTheirDeadline) {
   use.reset();
   waiter.join();
   EXPECT_TRUE(got);
+}
+
+// Nobody is told that the place is taken while the one before is being unmapped.
+TEST(AddressWindow, ManyAtOneAddressHaveTheirTurns) {
+  constexpr uint64_t kSize = 8 << 20;
+  Mappings mappings;
+  std::atomic<int> refused = 0;
+  const auto take_turns = [&] {
+    const auto lasting = MakeBuffer(MakeMemfd(kSize), mappings);
+    for (int i = 0; i < 40; ++i) {
+      auto own = i % 2 == 0 ? MakeBuffer(MakeMemfd(1 << 20), mappings) : lasting;
+      const auto use = own->MapAt(kBase, 0, 4096, In(60000));
+      if (use.ok()) (*use)->Populate(0, own == lasting ? kSize : 1 << 20);
+      refused += use.ok() ? 0 : 1;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(take_turns);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(refused, 0);
 }
 
 TEST(AddressWindow, TheSameMappingIsSharedByItsUsers) {
