@@ -146,7 +146,7 @@ TEST_F(VerbsRegister, ErrnoDecidesTheReason) {
       {"EOPNOTSUPP", v1::UNSUPPORTED},  {"EIO", v1::DEVICE_REMOVED},
       {"ENODEV", v1::DEVICE_REMOVED},   {"EACCES", v1::DEVICE_ERROR},
       {"EPERM", v1::DEVICE_ERROR},      {"ENOSPC", v1::DEVICE_LIMIT},
-      {"EINTR", v1::DEVICE_ERROR},
+      {"EINTR", v1::DEVICE_ERROR},      {"EAGAIN", v1::DEVICE_LIMIT},
   };
   Start("devices=fake0");
   for (const auto& test : kCases) {

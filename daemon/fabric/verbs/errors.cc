@@ -58,6 +58,14 @@ absl::Status DeviceError(const Failed& failed, int error) {
                          : "End what is not needed, or use another device";
       return MakeError(v1::DEVICE_LIMIT, what, std::move(facts));
     }
+    case EAGAIN:
+      // rdmacg_try_charge (kernel/cgroup/rdma.c): the only one that says so.
+      return MakeError(v1::DEVICE_LIMIT, what,
+                       {.errno_value = error,
+                        .limit_name = absl::StrCat("rdma.max, device ", failed.device.name,
+                                                   ", of the daemon's cgroup"),
+                        .advice = "Raise rdma.max of the daemon's cgroup, or of one above it; "
+                                  "rdma.current tells what is used"});
     case EOPNOTSUPP:
     case ENOSYS:
       return MakeError(v1::UNSUPPORTED, what,
