@@ -41,7 +41,9 @@ class ProbeClient final {
   ProbeClient(const ProbeClient&) = delete;
   ProbeClient& operator=(const ProbeClient&) = delete;
 
+  // Before all else.
   Answer Attach(mrd::AttachOptions options);
+  bool attached() const { return client_.has_value(); }
   Answer Detach();
   Answer AwaitLost();
   Answer Status();

@@ -254,6 +254,7 @@ const char kCommands[] =
 Answer RunCommand(ProbeClient& client, const Words& words) {
   const auto found = Functions().find(words[0]);
   if (found == Functions().end()) return Misspoken("no such command: " + words[0]);
+  if (!client.attached() && words[0] != "attach") return Misspoken("attach first");
   Arguments arguments(words);
   return found->second(client, arguments);
 }

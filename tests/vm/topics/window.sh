@@ -7,7 +7,7 @@ outside() {
   client c
   local address
   # Below the window and above it, over its ends, and where the daemon's own things may lie.
-  for address in 0x100000000000 0x64fffffff000 0x6ffffffff000 0x700000000000 0x560000000000; do
+  for address in 0x100000000000 0x64fffffff000 0x6ffffffff000 0x710000000000 0x560000000000; do
     ask c memfd b 8192 at "$address"
     refused ADDRESS_UNUSABLE c register r b 0 8192 write "$SIW_DEVICE"
     ask c register r b 0 8192 write,remote_read "$RXE_DEVICE"
