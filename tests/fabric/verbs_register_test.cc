@@ -1,5 +1,6 @@
 #include <errno.h>
 
+#include <atomic>
 #include <string>
 #include <thread>
 #include <vector>
@@ -199,17 +200,21 @@ TEST_F(VerbsRegister, TheRegionsOfAVanishedDeviceHaveEnded) {
 }
 
 TEST_F(VerbsRegister, ASlowDeviceDelaysNoOther) {
-  Start("devices=fake0,slow0;slow0.reg_delay_ms=400");
+  Start("devices=fake0,slow0;slow0.reg_delay_ms=2000");
   const auto fast = MakeDomain("fake0");
   const auto slow = MakeDomain("slow0");
-  std::thread thread([&] { EXPECT_TRUE(slow->Register(Page()).ok()); });
-  const auto begin = std::chrono::steady_clock::now();
-  while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(200)) {
-    const auto before = std::chrono::steady_clock::now();
+  std::atomic<bool> ended = false;
+  std::thread thread([&] {
+    EXPECT_TRUE(slow->Register(Page()).ok());
+    ended = true;
+  });
+  // Whatever the load of this machine: all of these together take less time than that one.
+  for (int i = 0; i < 100; ++i) {
     EXPECT_TRUE(fast->Register(Page()).ok());
     EXPECT_TRUE(fabric_->CreateDomain("slow0").ok());
-    EXPECT_LT(std::chrono::steady_clock::now() - before, std::chrono::milliseconds(100));
+    EXPECT_EQ(fabric_->Devices().size(), 2u);
   }
+  EXPECT_FALSE(ended);
   thread.join();
 }
 

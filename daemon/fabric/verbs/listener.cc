@@ -92,7 +92,11 @@ void ListenQueue::Close() {
   // rejects.
   id_.reset();
   while (!requests_.empty()) Take(requests_.begin());
-  while (!handshakes_.empty()) Take(handshakes_.begin()).accept.done(ListenerEnded());
+  while (!handshakes_.empty()) {
+    Handshake handshake = Take(handshakes_.begin());
+    handshake.request.id.reset();
+    handshake.accept.done(ListenerEnded());
+  }
   while (!accepts_.empty()) Take(accepts_.begin()).done(ListenerEnded());
 }
 
@@ -187,8 +191,10 @@ void ListenQueue::Answer(Waiting accept, Request request) {
   it->accept.timer = cm_.loop().At(
       std::min(it->accept.spec.deadline, handshake_end), [this, it, peer, handshake_end] {
         const bool wait_ended = it->accept.spec.deadline < handshake_end;
-        Take(it).accept.done(wait_ended ? WaitEnded()
-                                        : ConnectionError(peer, "it did not answer", ETIMEDOUT));
+        Handshake handshake = Take(it);
+        handshake.request.id.reset();  // Who is told that it failed finds nothing of it left.
+        handshake.accept.done(wait_ended ? WaitEnded()
+                                         : ConnectionError(peer, "it did not answer", ETIMEDOUT));
       });
 }
 
