@@ -215,18 +215,20 @@ std::vector<DeviceRef> Broker::Catalog(bool refresh) {
 }
 
 absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::string& device) {
-  const auto find = [&]() MRD_REQUIRES(session.mutex) -> const SessionDomain* {
-    for (const SessionDomain& domain : session.domains) {
-      if (domain.device->name == device) return &domain;
+  const auto find = [&]() MRD_REQUIRES(session.mutex) -> DomainSlot* {
+    for (DomainSlot& slot : session.domains) {
+      if (slot.device->name == device) return &slot;
     }
     return nullptr;
   };
   {
     MutexLock lock(session.mutex);
     if (session.ending) return SessionUnknown();
-    if (const SessionDomain* made = find()) return *made;
+    if (const DomainSlot* slot = find()) {
+      if (auto made = slot->made.lock()) return SessionDomain{slot->device, std::move(made)};
+    }
   }
-  SessionDomain fresh;
+  SessionDomain fresh;  // Declared before the lock: where it is not used, it ends after it.
   for (const bool refresh : {false, true}) {
     for (const DeviceRef& known : Catalog(refresh)) {
       if (known->name == device) fresh.device = known;
@@ -244,8 +246,10 @@ absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::str
   if (session.ending) return SessionUnknown();
   // Another call of the session may have made one meanwhile: all of a session's regions on a device
   // lie in one domain.
-  if (const SessionDomain* made = find()) return *made;
-  session.domains.push_back(fresh);
+  DomainSlot* slot = find();
+  if (!slot) slot = &session.domains.emplace_back();
+  if (auto made = slot->made.lock()) return SessionDomain{slot->device, std::move(made)};
+  *slot = {fresh.device, fresh.domain, nullptr};
   return fresh;
 }
 

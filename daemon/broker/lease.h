@@ -17,10 +17,18 @@ namespace mrd::broker {
 // A device in one generation; shared by all that names it.
 using DeviceRef = std::shared_ptr<const fabric::DeviceInfo>;
 
-// The protection domain of a session on a device.
+// The protection domain of a session on a device, held by whoever uses it.
 struct SessionDomain {
   DeviceRef device;
   std::shared_ptr<fabric::Domain> domain;
+};
+
+// What the session itself knows of it. A domain that nothing was registered in yet ends with the
+// call that made it: a refusal leaves none behind.
+struct DomainSlot {
+  DeviceRef device;
+  std::weak_ptr<fabric::Domain> made;
+  std::shared_ptr<fabric::Domain> kept;  // From its first lease on.
 };
 
 struct KeyView {

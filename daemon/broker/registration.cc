@@ -175,12 +175,12 @@ bool Registration::FindDomains() {
   MutexLock lock(session_.mutex);
   for (const std::string& name : devices_) {
     const auto made = std::find_if(session_.domains.begin(), session_.domains.end(),
-                                   [&](const SessionDomain& d) { return d.device->name == name; });
-    if (made == session_.domains.end()) {
+                                   [&](const DomainSlot& d) { return d.device->name == name; });
+    if (made == session_.domains.end() || !made->kept) {
       domains_.clear();
       return false;
     }
-    domains_.push_back(*made);
+    domains_.push_back({made->device, made->kept});
   }
   return true;
 }
@@ -335,10 +335,11 @@ absl::Status Registration::Pin(const RangeSpec& range, memory::Buffer& buffer,
     region = domain.domain->Register(spec);
   } else {
     const auto now = std::chrono::steady_clock::now();
-    if (!buffer.IsMappedAt(range.addr, range.offset, range.length)) mapped_.push_back(&buffer);
+    const bool mapped = buffer.IsMappedAt(range.addr, range.offset, range.length);
     auto mapping = buffer.MapAt(range.addr, range.offset, range.length,
                                 may_wait_ ? now + kWaitForAddress : now);
     if (!mapping.ok()) return mapping.status();
+    if (!mapped) mapped_.push_back(&buffer);
     (*mapping)->Populate(range.offset, range.length);
     spec.va = (*mapping)->At(range.offset);
     region = domain.domain->Register(spec);
@@ -360,6 +361,11 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
       session_.leases.emplace_hint(session_.leases.end(), id, std::move(lease));
     }
     leases_.clear();
+    for (DomainSlot& slot : session_.domains) {
+      for (const SessionDomain& used : domains_) {
+        if (slot.device == used.device) slot.kept = used.domain;
+      }
+    }
     if (record_) waiters = session_.requests.Answer(record_, answer);
     if (spec_.release_after) {
       for (const RangeSpec& range : spec_.ranges) {
@@ -380,6 +386,7 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
 void Registration::LetGo() {
   last_mapping_ = nullptr;
   buffers_.clear();
+  domains_.clear();
 }
 
 void Registration::RollBack() {

@@ -101,7 +101,7 @@ class Session {
   size_t pending MRD_GUARDED_BY(mutex) = 0;
   Amounts held MRD_GUARDED_BY(mutex);  // What is booked for it, of regions, bytes and endpoints.
   absl::flat_hash_map<uint64_t, BufferSlot> buffers MRD_GUARDED_BY(mutex);
-  std::vector<SessionDomain> domains MRD_GUARDED_BY(mutex);  // One a device that it used.
+  std::vector<DomainSlot> domains MRD_GUARDED_BY(mutex);  // One a device that it used.
   absl::btree_map<uint64_t, std::unique_ptr<Lease>> leases MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);
   std::map<uint64_t, std::shared_ptr<Endpoint>> endpoints MRD_GUARDED_BY(mutex);

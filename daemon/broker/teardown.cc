@@ -55,7 +55,7 @@ void Teardown::EndRegions(size_t part) {
 
 void Teardown::EndRest() {
   const SessionRef& session = work_.session();
-  std::vector<SessionDomain> domains;
+  std::vector<DomainSlot> domains;
   absl::flat_hash_map<uint64_t, BufferSlot> buffers;
   {
     MutexLock lock(session->mutex);
