@@ -49,6 +49,7 @@ pid_t ForkIntoPidNamespace() {
 
 // The child between fork and exec: nothing here allocates or locks.
 struct Child {
+  int program;
   int in, out, err;
   const std::vector<int>& inherited;
   std::optional<uid_t> uid;
@@ -62,9 +63,11 @@ struct Child {
     if (err >= 0) dup2(err, 2);
     for (const int fd : inherited) fcntl(fd, F_SETFD, 0);
     if (uid && (setgroups(0, nullptr) < 0 || setgid(*uid) < 0 || setuid(*uid) < 0)) _exit(126);
-    // A change of the user takes it off.
-    if (uid) prctl(PR_SET_PDEATHSIG, SIGKILL);
-    execve(argv[0], argv, env);
+    if (!uid) execve(argv[0], argv, env);
+    // The change of the user took it off.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // By its descriptor: another user cannot go where this one's files are.
+    syscall(SYS_execveat, program, "", argv, env, AT_EMPTY_PATH);
     _exit(127);
   }
 };
@@ -87,11 +90,15 @@ Process::Process(const ProcessOptions& options) {
   std::vector<std::string> argv = options.argv;
   std::vector<std::string> env;
   for (const auto& [name, value] : options.environment) env.push_back(name + "=" + value);
+  // Nor to the suppressions.
+  if (options.uid) env.push_back("TSAN_OPTIONS=report_bugs=0");
   for (char** entry = environ; *entry; ++entry) env.push_back(*entry);
   std::vector<char*> argv_pointers = Pointers(argv);
   std::vector<char*> env_pointers = Pointers(env);
-  const Child child{child_in.get(), child_out.get(),      err ? err.get() : -1, options.inherited,
-                    options.uid,    argv_pointers.data(), env_pointers.data()};
+  const UniqueFd program(open(argv[0].c_str(), O_PATH | O_CLOEXEC));
+  Require(static_cast<bool>(program), "open " + argv[0]);
+  const Child child{program.get(),     child_in.get(), child_out.get(),      err ? err.get() : -1,
+                    options.inherited, options.uid,    argv_pointers.data(), env_pointers.data()};
   pid_ = options.own_pid_namespace ? ForkIntoPidNamespace() : fork();
   if (pid_ == 0) child.Run();
   Require(pid_ > 0, "fork");

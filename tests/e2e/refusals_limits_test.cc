@@ -202,7 +202,8 @@ class BusyTest : public DaemonTest {
     }
     EXPECT_EQ(taken, 1);
   }
-  const Memory memory_{kPage};
+  // Too large for a thread that takes calls to register it itself.
+  const Memory memory_{2 << 20};
 };
 
 TEST_F(BusyTest, CallsInFlightOfASessionAreBounded) {
