@@ -34,33 +34,33 @@ at_every_step() {
   all_is_as_before
 
   client c
-  ask c buffer b 64M
+  ask c buffer b 16M
   end_by c KILL
   all_is_as_before
 
   client c
-  ask c buffer b 64M
-  tell c register r b 0 64M write "$1"
+  ask c buffer b 16M
+  tell c register r b 0 16M write "$1"
   end_by c KILL
   all_is_as_before
 
   client c
-  ask c buffer b 64M
-  tell c register r b 0 64M write "$1"
+  ask c buffer b 16M
+  tell c register r b 0 16M write "$1"
   sleep 0.02
   end_by c KILL
   all_is_as_before
 
-  with_region c "$1" 64M
+  with_region c "$1" 16M
   end_by c KILL
   all_is_as_before
 
-  with_region c "$1" 64M
+  with_region c "$1" 16M
   ask c release b
   end_by c KILL
   all_is_as_before
 
-  with_region c "$1" 64M
+  with_region c "$1" 16M
   tell c deregister r
   end_by c KILL
   all_is_as_before

@@ -46,9 +46,11 @@ punched_during() {
   client c
   for _ in 1 2 3; do
     ask c buffer b 64M
+    local memory
+    memory=$(memory_of c)
     tell c register r b 0 64M write "$1"
     # By another process, since the client itself waits.
-    fallocate --punch-hole --offset 0 --length 64MiB "$(memory_of c)"
+    fallocate --punch-hole --offset 0 --length 64MiB "$memory"
     hear c
     [[ $answer = ok* ]] && ask c deregister r
     ask c drop b
@@ -68,11 +70,13 @@ huge_punched_after() {
   ask c deregister r
 }
 
-# S18
-a_thousand_bad_descriptors() {
+# S18: bad_descriptors COUNT DEVICE
+bad_descriptors() {
+  local count=$1
+  shift
   client c
-  ask c badfds 1000 42 "$1"
-  is tried 1000
+  ask c badfds "$count" 42 "$1"
+  is tried "$count"
   ask c status
   is regions 0
   # And the session is as good as before.
@@ -88,5 +92,6 @@ each_device "S17: truncated before Register" truncated_before
 each_device "S17: holes punched after Register" punched_after
 each_device "S17: holes punched during Register" punched_during
 each_device "S17: holes punched into huge pages" huge_punched_after
-each_device "S18: 1,000 bad descriptors" a_thousand_bad_descriptors
+scenario "$RXE_DEVICE: S18: 1,000 bad descriptors" bad_descriptors 1000 "$RXE_DEVICE"
+scenario "$SIW_DEVICE: S18: 100 bad descriptors" bad_descriptors 100 "$SIW_DEVICE"
 topic_end

@@ -164,7 +164,7 @@ holdings() {
   while read -r key value; do
     if [[ $key = VmPin: ]]; then pin=$value; fi
   done <"/proc/$daemon/status"
-  memfds=$(grep -c '/memfd:' "/proc/$daemon/maps")
+  memfds=$(grep -c '/memfd:' "/proc/$daemon/maps") || true  # none is no error
   devices=$(rdma res)
   echo "fds=${#fds[@]} pinned=$pin memfds=$memfds ${devices//$'\n'/ }"
 }

@@ -31,16 +31,13 @@ in_a_container_of_its_own() {
 
 # A daemon that cannot see its clients' pids: it is the one in a namespace.
 start_daemon_in_pid_namespace() {
-  daemon_as=(unshare --pid --fork --kill-child --mount-proc "${daemon_as[@]}")
-  # Not baseline: $daemon would be unshare's.
-  local code=0
-  start_own_daemon || code=$?
-  unshare_pid=$daemon
-  daemon=$(<"/proc/$unshare_pid/task/$unshare_pid/children")
+  daemon_as=(unshare --pid --fork --mount-proc "${daemon_as[@]}")
+  start_own_daemon
+  # That was unshare's pid.
+  daemon=$(<"/proc/$daemon/task/$daemon/children")
   daemon=${daemon// /}
+  own_daemon=$daemon
   baseline=$(holdings)
-  own_daemon=$unshare_pid
-  return "$code"
 }
 
 pid_hidden() {

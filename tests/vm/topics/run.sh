@@ -9,8 +9,8 @@ source /vm/guest/rdma-setup.sh || exit 1
 export DAEMON_UID=4710 CLIENT_UID=4711 CLIENTS_GID=4712
 echo "mrd-clients:x:$CLIENTS_GID:" >>/etc/group
 # Nobody but the daemon, and root's peers.
-chown -R "$DAEMON_UID" /dev/infiniband
-chmod -R u=rwX,go= /dev/infiniband
+chown "$DAEMON_UID" /dev/infiniband/*
+chmod 600 /dev/infiniband/*
 
 install -m 755 /job/bin/* /usr/local/bin/
 
