@@ -96,7 +96,10 @@ class MuteFileTest : public DaemonTest {
     server_ =
         std::make_unique<Process>(ProcessOptions{.argv = {"tests/e2e/mute_fuse", mount_point}});
     ASSERT_EQ(server_->Read(), "ready");
-    path_ = "/proc/" + std::to_string(server_->pid()) + "/root" + mount_point + "/file";
+    const std::string path =
+        "/proc/" + std::to_string(server_->pid()) + "/root" + mount_point + "/file";
+    mute_.reset(open(path.c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_TRUE(mute_);
   }
   void TearDown() override {
     EndServer();
@@ -119,18 +122,20 @@ class MuteFileTest : public DaemonTest {
 
   UniqueFd mute_;  // Outlives the server, which its close would wait for.
   std::unique_ptr<Process> server_;
-  std::string path_;
 };
 
 TEST_F(MuteFileTest, S18AFileWhoseServerDoesNotAnswerIsRefusedAndHoldsUpNobody) {
-  Process client({.argv = {"tests/e2e/test_client", dir()}});
+  RawClient client(dir());
   const auto began = Clock::now();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(client.Ask("try_file " + path_), "NOT_SHARED_MEMORY");
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t id = client.PassFd(mute_.get());
+    ExpectRefusal(client.Register(RequestFor(id, 0x10000000, kPage)), v1::NOT_SHARED_MEMORY);
+  }
   EXPECT_LT(Clock::now() - began, Promised(seconds(2)));
   ExpectServedAsEver();
   // The closes do hang: one thread is at it, the other descriptors wait.
   EXPECT_GT(daemon().resources().fds, baseline().fds + 10);
-  client.Kill(SIGKILL);
+  client.HangUp();
   EXPECT_TRUE(WaitUntil(Promised(seconds(1)), [this] { return Look().listed_sessions == 1; }));
   ExpectServedAsEver();
   EndServer();
@@ -139,8 +144,6 @@ TEST_F(MuteFileTest, S18AFileWhoseServerDoesNotAnswerIsRefusedAndHoldsUpNobody) 
 
 TEST_F(MuteFileTest, S18AUserWhoSendsManyOfThemIsBoundedAndNobodyElse) {
   chmod((dir() + "/attach.sock").c_str(), 0666);
-  mute_.reset(open(path_.c_str(), O_RDWR | O_CLOEXEC));
-  EXPECT_TRUE(mute_);
   Process client(
       {.argv = {"tests/e2e/test_client", dir()}, .inherited = {mute_.get()}, .uid = 65533});
   const std::string hung_up = client.Ask("flood " + std::to_string(mute_.get()) + " 100");

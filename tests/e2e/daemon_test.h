@@ -24,7 +24,7 @@ struct Holdings {
   uint64_t endpoints = 0;
   uint64_t buffers = 0;
   uint64_t mapped_buffers = 0;
-  size_t fds = 0;
+  size_t fds = 0;  // But for those of gRPC connections.
   size_t shared_mappings = 0;
   std::string on_devices;  // Of the faked verbs.
 

@@ -29,7 +29,6 @@ class HostileAttachTest : public DaemonTest {
     EXPECT_TRUE(client.attach().HangsUp(Promised(seconds(1))));
     EXPECT_TRUE(WaitUntil(Promised(seconds(1)),
                           [&] { return client.GetStatus().reason() == v1::SESSION_UNKNOWN; }));
-    client.Reconnect();
     ExpectHoldings(quiet_);
     EXPECT_TRUE(bystander_->GetStatus().ok());
   }

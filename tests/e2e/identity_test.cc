@@ -144,7 +144,8 @@ TEST_F(IdentityTest, ASocketThatOutlivedTheProcessThatConnectedAttachesNobodyFor
   const AttachSocket orphan(std::move(socket_fd));
   orphan.SendHello("orphan");
   EXPECT_TRUE(orphan.HangsUp(Promised(seconds(1))));
-  EXPECT_EQ(SessionNamed("orphan").session_id(), 0u);
+  EXPECT_TRUE(
+      WaitUntil(Promised(seconds(1)), [&] { return SessionNamed("orphan").session_id() == 0; }));
 }
 
 class ChallengeTest : public IdentityTest {

@@ -138,13 +138,14 @@ TEST_P(LimitsTest, QuotaEndpoints) {
 TEST_P(LimitsTest, ConnectionsOverTheLimitAreClosedAtOnce) {
   StartThis({.set = "connections=2"});
   const Holdings before = Look();
+  const size_t fds = daemon().resources().fds;
   {
     const UniqueFd second(Connect(dir() + "/mrd.sock", SOCK_STREAM));
-    ASSERT_TRUE(WaitUntil(kPatience, [&] { return Look().fds == before.fds + 2; }));
+    ASSERT_TRUE(WaitUntil(kPatience, [&] { return daemon().resources().fds == fds + 2; }));
     const UniqueFd third(Connect(dir() + "/mrd.sock", SOCK_STREAM));
     char byte;
     EXPECT_EQ(recv(third.get(), &byte, 1, 0), 0);
-    EXPECT_EQ(Look().fds, before.fds + 2);
+    EXPECT_EQ(daemon().resources().fds, fds + 2);
   }
   ExpectHoldings(before);
 }
@@ -244,6 +245,7 @@ TEST_F(BusyTest, TheQueueOfAllIsBounded) {
   const uint64_t first = one.Pass(memory_);
   const uint64_t second = two.Pass(memory_);
   auto running = Begin(one, first);
+  ASSERT_TRUE(WaitUntil(kPatience, [&] { return Look().regions == 1; }));
   auto other_running = Begin(two, second);
   ASSERT_TRUE(WaitUntil(kPatience, [&] { return Look().regions == 2; }));
   std::vector<Future> calls;

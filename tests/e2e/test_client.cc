@@ -9,7 +9,6 @@
 //                         the same by hand, step by step, without waiting for the daemon's answer
 //                         to the step
 //   session               ok, or what ended the session
-//   try_file PATH         opens it, once, and passes it; answers why it cannot be registered
 //   flood FD SESSIONS     in each, passes it until the daemon hangs up, 10,000 times at most
 //   own_shm               a mount namespace with a /dev/shm of its own
 //   shm NAME BYTES        makes POSIX shared memory there and adopts it
@@ -128,11 +127,6 @@ class TestClient {
     }
     if (command == "deregister") return Text(client_->Deregister(regions_));
     if (command == "own_shm") return OwnShm();
-    if (command == "try_file") {
-      std::string path;
-      words >> path;
-      return TryFile(path);
-    }
     if (command == "flood") {
       int fd = -1;
       int sessions = 0;
@@ -175,15 +169,6 @@ class TestClient {
     return answer;
   }
 
-  std::string TryFile(const std::string& path) {
-    if (!raw_) raw_.emplace(dir_);
-    // Opened once: its server may not answer again.
-    if (!file_) file_.reset(open(path.c_str(), O_RDWR));
-    if (!file_) return Text(absl::ErrnoToStatus(errno, path));
-    const uint64_t id = raw_->PassFd(file_.get());
-    return v1::Reason_Name(raw_->Register(RequestFor(id, 0x10000000, kPage)).reason());
-  }
-
   std::string Flood(int fd, int sessions) const {
     int ended = 0;
     for (int i = 0; i < sessions; ++i) {
@@ -196,10 +181,9 @@ class TestClient {
       for (int packet = 0; packet < 10000 / 64; ++packet) {
         std::vector<uint64_t> ids;
         for (int k = 0; k < 64; ++k) ids.push_back(++id);
-        if (socket.SendBuffers(ids, std::vector<int>(64, fd))) continue;
-        ++ended;
-        break;
+        if (!socket.SendBuffers(ids, std::vector<int>(64, fd))) break;
       }
+      ended += socket.HangsUp();
     }
     return "ok " + std::to_string(ended) + " sessions ended";
   }
@@ -233,8 +217,6 @@ class TestClient {
 
   const std::string dir_;
   StepByStep steps_;
-  std::optional<RawClient> raw_;
-  UniqueFd file_;
   std::optional<Client> client_;
   std::optional<Buffer> buffer_;
   std::vector<Region> regions_;
