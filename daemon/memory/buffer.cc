@@ -5,10 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/memory/presence.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::memory {
@@ -17,6 +16,20 @@ namespace {
 constexpr uint64_t kBasePage = 4096;
 
 uint64_t WholePages(uint64_t bytes) { return (bytes + kBasePage - 1) & ~(kBasePage - 1); }
+
+absl::Status OutOfRange(uint64_t offset, uint64_t length, uint64_t size) {
+  return MakeError(
+      v1::OUT_OF_RANGE,
+      absl::StrFormat("offset %d and length %d do not lie within the buffer of %d bytes", offset,
+                      length, size),
+      {.limit_name = "bytes of the buffer",
+       .limit = size,
+       .advice = "Pass a range within the buffer, or a larger buffer"});
+}
+
+bool Within(uint64_t offset, uint64_t length, uint64_t size) {
+  return length <= size && offset <= size - length;
+}
 
 }  // namespace
 
@@ -32,20 +45,13 @@ absl::Status Buffer::Check(uint64_t offset, uint64_t length, uint64_t address, b
   if (length == 0) {
     return MakeError(v1::INVALID_LENGTH, "length is 0", {.advice = "Register at least one byte"});
   }
-  uint64_t size = size_.load(std::memory_order_relaxed);
-  if (length > size || offset > size - length) {
+  if (!Within(offset, length, size_.load(std::memory_order_relaxed))) {
     // It may have grown since.
     struct stat now;
-    if (!dma_buf() && fstat(fd_.get(), &now) == 0) size_ = size = now.st_size;
-  }
-  if (length > size || offset > size - length) {
-    return MakeError(
-        v1::OUT_OF_RANGE,
-        absl::StrFormat("offset %d and length %d do not lie within the buffer of %d bytes", offset,
-                        length, size),
-        {.limit_name = "bytes of the buffer",
-         .limit = size,
-         .advice = "Pass a range within the buffer, or a larger buffer"});
+    if (!dma_buf() && fstat(fd_.get(), &now) == 0) size_ = now.st_size;
+    if (const uint64_t size = size_; !Within(offset, length, size)) {
+      return OutOfRange(offset, length, size);
+    }
   }
   if (address % kBasePage != offset % kBasePage) {
     return MakeError(
@@ -95,64 +101,44 @@ absl::Status Buffer::CheckSeals(bool unsealed) {
 
 absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length, Seen* seen) {
   if (offset >= seen->begin && offset + length <= seen->end) return absl::OkStatus();
-  const auto absent = [](uint64_t at) {
-    return MakeError(
-        v1::NOT_POPULATED, absl::StrFormat("the buffer has no page at offset %d yet", at),
-        {.advice =
-             "Touch it first (write to it, or MADV_POPULATE_WRITE; fallocate(2) is not enough): "
-             "pinning would allocate its pages on the daemon's account"});
-  };
-  // A search goes page by page to the first hole, so mostly to the end of the file: milliseconds
-  // for a large one. Of a file whose size is sealed the count of blocks alone tells whether all of
-  // it is there.
-  const bool counts = facts_.kind == Kind::kShmem && CountsExactly();
   struct stat now;
   if (fstat(fd_.get(), &now) < 0) return MappingError(errno, length);
   const uint64_t size = now.st_size;
+  size_ = size;
+  if (!Within(offset, length, size)) return OutOfRange(offset, length, size);
+
+  // Only what takes no lock of the file's is asked for: a client can hold that one as long as it
+  // likes, with a write(2) whose source is a page that never comes. So no SEEK_HOLE. The count of
+  // blocks tells at once whether all of a file is there. fallocate(2) can have made pages beyond
+  // its end, which make the count lie: that fools nobody but the client, which could as well punch
+  // its holes after this check.
   const uint64_t allocated = static_cast<uint64_t>(now.st_blocks) * 512;
+  const char kAdvice[] =
+      "Touch it first (write to it, or MADV_POPULATE_WRITE; fallocate(2) is not enough): pinning "
+      "would allocate its pages on the daemon's account";
   if (facts_.kind == Kind::kHugetlb) {
-    // hugetlbfs has no SEEK_HOLE; its block count tells whether all of the file is there.
-    if (allocated < size) return absent(allocated);
-    *seen = {0, size};
+    // Of huge pages nothing but the count can be asked for.
+    if (allocated < size) {
+      return MakeError(v1::NOT_POPULATED,
+                       absl::StrFormat("of the buffer's %d bytes of huge pages only %d are there; "
+                                       "all must be, whatever the range",
+                                       size, allocated),
+                       {.advice = kAdvice});
+    }
+  } else if (allocated != WholePages(size)) {
+    const auto present = PresentFrom(fd_.get(), offset, length);
+    if (!present.ok()) return present.status();
+    if (*present < length) {
+      return MakeError(v1::NOT_POPULATED,
+                       absl::StrFormat("the buffer has no page at offset %d yet",
+                                       (offset + *present) & ~(kBasePage - 1)),
+                       {.advice = kAdvice});
+    }
+    *seen = {offset, offset + length};
     return absl::OkStatus();
   }
-  if (counts && allocated == WholePages(size)) {
-    *seen = {0, size};
-    return absl::OkStatus();
-  }
-  const off_t hole = FindHole(offset);
-  if (hole < 0) return MappingError(errno, length);
-  *seen = {offset, static_cast<uint64_t>(hole)};
-  return seen->end >= offset + length ? absl::OkStatus() : absent(hole);
-}
-
-bool Buffer::CountsExactly() {
-  constexpr int kFixedSize = F_SEAL_SHRINK | F_SEAL_GROW;
-  if ((seals_.load(std::memory_order_relaxed) & kFixedSize) != kFixedSize) return false;
-  if (trimmed_.load(std::memory_order_relaxed)) return true;
-  // fallocate(2) can have made pages beyond the end, before the seal. Nobody can ever reach them:
-  // they only make the count lie. This frees them, and no more can come. The end is asked for after
-  // the seals were seen: it is the last one, and no page of the client's lies beyond it.
-  struct stat sealed;
-  if (fstat(fd_.get(), &sealed) < 0) return false;
-  const auto end = static_cast<off_t>(WholePages(sealed.st_size));
-  constexpr off_t kLast = std::numeric_limits<off_t>::max();
-  if (fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, end, kLast - end) != 0) {
-    return false;
-  }
-  return trimmed_ = true;
-}
-
-off_t Buffer::FindHole(uint64_t from) {
-  // SEEK_HOLE moves the file offset, which this descriptor shares with the client's: put it back.
-  // One search at a time, or a later one would take an earlier one's hole for the client's offset.
-  MutexLock lock(offset_mutex_);
-  const off_t before = lseek(fd_.get(), 0, SEEK_CUR);
-  const off_t hole = lseek(fd_.get(), static_cast<off_t>(from), SEEK_HOLE);
-  const int error = errno;
-  lseek(fd_.get(), before, SEEK_SET);
-  errno = error;
-  return hole;
+  *seen = {0, size};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Mapping>> Buffer::Map(uint64_t offset, uint64_t length) {

@@ -12,7 +12,6 @@
 #include "daemon/memory/address_window.h"
 #include "daemon/memory/inspect.h"
 #include "daemon/memory/mapping_cache.h"
-#include "daemon/mutex.h"
 #include "daemon/unique_fd.h"
 
 namespace mrd::memory {
@@ -78,20 +77,13 @@ class Buffer {
  private:
   Mappable mappable() const { return {this, fd_.get(), size_.load(), facts_.page_size}; }
   absl::Status CheckSeals(bool unsealed);
-  absl::Status CheckPresent(uint64_t offset, uint64_t length, Seen* seen)
-      MRD_EXCLUDES(offset_mutex_);
-  // Whether the file's size is sealed and its blocks are those of its pages, all of them within it.
-  bool CountsExactly();
-  // The first absent page at or after `from`, or the end of the file; -1 and errno on failure.
-  off_t FindHole(uint64_t from) MRD_EXCLUDES(offset_mutex_);
+  absl::Status CheckPresent(uint64_t offset, uint64_t length, Seen* seen);
 
   const UniqueFd fd_;
   const Facts facts_;
-  std::atomic<uint64_t> size_;        // Bytes, as last seen.
-  std::atomic<int> seals_;            // As last seen: they are never taken off.
-  std::atomic<bool> trimmed_{false};  // It has no pages beyond its sealed end.
+  std::atomic<uint64_t> size_;  // Bytes, as last seen.
+  std::atomic<int> seals_;      // As last seen: they are never taken off.
   Mappings& mappings_;
-  Mutex offset_mutex_;  // The descriptor's file offset, while a hole is looked for.
 };
 
 }  // namespace mrd::memory

@@ -8,6 +8,9 @@ namespace mrd::memory {
 namespace {
 
 constexpr uint64_t kChunk = 2 << 20;
+// A call holds the address space's lock all the time: who maps something meanwhile waits for it,
+// and all others' page faults behind that one.
+constexpr uint64_t kStep = 32 << 20;
 // Below this, populating is a system call more and saves nothing.
 constexpr uint64_t kPopulateFrom = 64 << 10;
 
@@ -45,7 +48,9 @@ void Mapping::Populate(uint64_t offset, uint64_t length) {
   // are widened only within what is asked for: absent pages beside the range must not be made.
   const uint64_t from = std::max(begin * kChunk, (offset - offset_) & ~uint64_t{4095});
   const uint64_t to = std::min(end * kChunk, offset - offset_ + length);
-  if (madvise(base_ + from, to - from, MADV_POPULATE_READ) != 0) return;
+  for (uint64_t at = from; at < to; at += kStep) {
+    if (madvise(base_ + at, std::min(kStep, to - at), MADV_POPULATE_READ) != 0) return;
+  }
   MutexLock lock(mutex_);
   for (uint64_t chunk = begin; chunk < end; ++chunk) {
     const bool whole = from <= chunk * kChunk && std::min((chunk + 1) * kChunk, length_) <= to;
