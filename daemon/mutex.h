@@ -3,11 +3,11 @@
 // Order of locks, over all of the daemon. A thread takes them from top to bottom only, and holds
 // none of them across a verbs call, a mapping, or anything else that may sleep for long:
 //
-//   Broker          the table of sessions
 //   attach socket   one packet of one attach connection: received and recorded in one step (ipc)
+//   Broker          the table of sessions
 //   Session         all that one session holds
-//   Books, MappingCache, AddressWindow, Registrar, EventLoop, Answers, and each fabric's own:
-//   leaves
+//   Books, MappingCache, AddressWindow, Registrar, Disposer, EventLoop, Answers, an attach
+//   connection's lock for sending, and each fabric's own: leaves
 #ifndef MRD_DAEMON_MUTEX_H_
 #define MRD_DAEMON_MUTEX_H_
 

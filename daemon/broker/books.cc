@@ -30,6 +30,8 @@ constexpr Account kAccounts[] = {
      "Deregister what is not needed, or ask the operator for a higher limit"},
     {&Amounts::endpoints, &Limits::endpoints, v1::QUOTA_ENDPOINTS, "endpoints",
      "Disconnect endpoints that are not needed, or ask the operator for a higher limit"},
+    {&Amounts::buffers, &Limits::buffers_of_uid, v1::QUOTA_BUFFERS, "buffers",
+     "Release buffers (release_after does it at once), or ask the operator for a higher limit"},
 };
 
 std::string NameOf(const Account& account, uint32_t uid) {

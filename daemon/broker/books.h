@@ -19,6 +19,7 @@ struct Amounts {
   uint64_t regions = 0;
   uint64_t bytes = 0;
   uint64_t endpoints = 0;
+  uint64_t buffers = 0;
 
   Amounts& operator+=(const Amounts& other);
   Amounts& operator-=(const Amounts& other);
@@ -37,7 +38,7 @@ class Books {
   explicit Books(const Limits& limits) : limits_(limits) {}
 
   // All of `amounts` for this uid, or nothing and QUOTA_SESSIONS, QUOTA_REGIONS, QUOTA_BYTES,
-  // QUOTA_ENDPOINTS, with the limit and what is used.
+  // QUOTA_ENDPOINTS, QUOTA_BUFFERS, with the limit and what is used.
   absl::Status Book(uint32_t uid, const Amounts& amounts);
   // REQUIRES: it was booked.
   void Release(uint32_t uid, const Amounts& amounts);

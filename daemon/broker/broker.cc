@@ -4,6 +4,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr size_t kTokenBytes = 16;
 // Refused descriptors beyond the limit are remembered with their reason up to this many; then the
 // session ends.
-constexpr size_t kRefusalsRemembered = 1024;
+constexpr size_t kRefusalsRemembered = 256;
 
 // Reading devices afresh goes to sysfs: not for each of a client's calls.
 constexpr std::chrono::seconds kCatalogFresh{1};
@@ -96,6 +97,18 @@ std::vector<SessionView> Broker::Sessions(uint64_t after_id, size_t most) {
   return views;
 }
 
+absl::StatusOr<BookedBuffer> BookedBuffer::Make(Books& books, uid_t uid) {
+  if (auto booked = books.Book(uid, {.buffers = 1}); !booked.ok()) return booked;
+  BookedBuffer made;
+  made.books_ = &books;
+  made.uid_ = uid;
+  return made;
+}
+
+BookedBuffer::~BookedBuffer() {
+  if (books_) books_->Release(uid_, {.buffers = 1});
+}
+
 SessionView Session::View() {
   MutexLock lock(mutex);
   return {id, identity, name, attached, held, buffers.size(), leases.size()};
@@ -144,58 +157,83 @@ void Broker::Drain(std::function<void()> ended) {
 }
 
 bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
+  const uid_t uid = session.identity.uid;
   BufferSlot slot;
-  bool orderly = true;
+  auto booked = BookedBuffer::Make(books_, uid);
   auto facts = memory::Inspect(fd.get());
-  if (facts.ok()) {
-    slot.buffer = std::make_shared<memory::Buffer>(std::move(fd), *facts, mappings_);
+  if (!facts.ok()) slot.refusal = facts.status();
+  if (!booked.ok()) {
+    slot.refusal = booked.status();
   } else {
-    slot.refusal = facts.status();
-    orderly = disposer_.Close(session.identity.uid, std::move(fd));
+    slot.booked = *std::move(booked);
   }
-  MutexLock lock(session.mutex);
-  if (session.ending) return true;  // The slot, and the descriptor with it, goes here.
-  if (id == 0 || session.buffers.contains(id)) return false;
-  const size_t held = session.buffers.size();
-  if (held >= limits_.buffers) {
-    if (held >= limits_.buffers + kRefusalsRemembered) return false;
-    slot.buffer = nullptr;
-    slot.refusal = MakeError(
-        v1::QUOTA_BUFFERS,
-        absl::StrCat("the session holds ", held, " buffers; this one was not taken"),
-        {.limit_name = "buffers of the session",
-         .limit = limits_.buffers,
-         .used = held,
-         .advice = "Release buffers (release_after does it at once), then pass it again"});
+  bool orderly = true;
+  {
+    MutexLock lock(session.mutex);
+    const size_t held = session.buffers.size();
+    if (!session.ending) {
+      orderly =
+          id != 0 && !session.buffers.contains(id) && held < limits_.buffers + kRefusalsRemembered;
+      if (orderly && held >= limits_.buffers) {
+        slot.refusal = MakeError(
+            v1::QUOTA_BUFFERS, "the session holds its limit of buffers; this one was not taken",
+            {.limit_name = "buffers of the session",
+             .limit = limits_.buffers,
+             .used = limits_.buffers,
+             .advice = "Release buffers (release_after does it at once), then pass it again"});
+      }
+      if (orderly) {
+        if (!slot.refusal.ok()) {
+          if (slot.refusal != session.last_refusal) session.last_refusal = slot.refusal;
+          slot.refusal = session.last_refusal;
+        } else {
+          slot.buffer = std::make_shared<memory::Buffer>(std::move(fd), *facts, mappings_);
+        }
+        session.buffers.emplace(id, std::move(slot));
+      }
+    }
   }
-  session.buffers.emplace(id, std::move(slot));
+  // Closing may take long, or for ever.
+  if (fd && !disposer_.Close(uid, std::move(fd))) return false;
   return orderly;
 }
 
-absl::Status Broker::ReleaseBuffers(Session& session, const std::vector<uint64_t>& ids) {
+void Broker::ReleaseBuffers(const SessionRef& session, const std::vector<uint64_t>& ids,
+                            Done done) {
   if (ids.size() > limits_.ranges_per_call) {
-    return MakeError(v1::INVALID_LENGTH, absl::StrCat(ids.size(), " buffers in one call"),
-                     {.limit_name = "buffers in one call",
-                      .limit = limits_.ranges_per_call,
-                      .used = 0,
-                      .advice = "Release them in several calls"});
+    return done(MakeError(v1::INVALID_LENGTH, absl::StrCat(ids.size(), " buffers in one call"),
+                          {.limit_name = "buffers in one call",
+                           .limit = limits_.ranges_per_call,
+                           .advice = "Release them in several calls"}));
   }
-  if (ids.empty()) return absl::OkStatus();
-  session.link->Drain();
-  std::vector<BufferSlot> gone;  // Declared before the lock: closed after it is released.
-  MutexLock lock(session.mutex);
-  for (const uint64_t id : ids) {
-    if (session.buffers.contains(id)) continue;
-    return MakeError(v1::BUFFER_UNKNOWN, absl::StrCat("no buffer ", id, " in this session"),
-                     {.advice = "Name buffers that were passed and not released"});
+  if (ids.empty()) return done(absl::OkStatus());
+  auto work = Work::Begin(*this, session);
+  if (!work.ok()) return done(work.status());
+  session->link->Drain();
+  std::vector<BufferSlot> gone;
+  std::optional<uint64_t> unknown;
+  {
+    MutexLock lock(session->mutex);
+    for (const uint64_t id : ids) {
+      if (!session->buffers.contains(id)) unknown = id;
+    }
+    for (const uint64_t id : ids) {
+      const auto found = session->buffers.find(id);
+      if (unknown || found == session->buffers.end()) continue;  // Named twice.
+      gone.push_back(std::move(found->second));
+      session->buffers.erase(found);
+    }
   }
-  for (const uint64_t id : ids) {
-    const auto found = session.buffers.find(id);
-    if (found == session.buffers.end()) continue;  // Named twice.
-    gone.push_back(std::move(found->second));
-    session.buffers.erase(found);
+  if (unknown) {
+    return done(MakeError(v1::BUFFER_UNKNOWN,
+                          absl::StrCat("no buffer ", *unknown, " in this session"),
+                          {.advice = "Name buffers that were passed and not released"}));
   }
-  return absl::OkStatus();
+  registrar_.SubmitCleanup(session->owner(), [work = *std::move(work), gone = std::move(gone),
+                                              done = std::move(done)]() mutable {
+    gone.clear();
+    done(absl::OkStatus());
+  });
 }
 
 std::vector<DeviceRef> Broker::Catalog(bool refresh) {
@@ -236,7 +274,7 @@ absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::str
     if (fresh.device) break;
   }
   if (!fresh.device) {
-    return MakeError(v1::DEVICE_UNKNOWN, "no device of this name here",
+    return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device ", device, " here"),
                      {.advice = "ListDevices (mrctl devices) shows those there are"});
   }
   auto domain = fabric_.CreateDomain(device);
@@ -269,7 +307,7 @@ std::map<std::string, uint64_t> Broker::RegionsByDevice() {
   for (const SessionRef& session : All()) {
     MutexLock lock(session->mutex);
     for (const auto& [id, lease] : session->leases) {
-      for (const KeyView& key : lease->view().keys) ++regions[key.device->name];
+      for (const KeyView& key : lease->view.keys) ++regions[key.device->name];
     }
   }
   return regions;
@@ -293,7 +331,7 @@ LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most)
     size_t taken = 0;
     for (auto it = each->leases.upper_bound(after); it != each->leases.end() && taken <= most;
          ++it, ++taken) {
-      page.leases.emplace_back(each->id, it->second->view());
+      page.leases.emplace_back(each->id, it->second->view);
     }
   }
   std::sort(page.leases.begin(), page.leases.end(),

@@ -83,7 +83,7 @@ class Broker {
   // have.
   bool AddBuffer(Session& session, uint64_t id, UniqueFd fd);
   // Errors: BUFFER_UNKNOWN; then none is released.
-  absl::Status ReleaseBuffers(Session& session, const std::vector<uint64_t>& ids);
+  void ReleaseBuffers(const SessionRef& session, const std::vector<uint64_t>& ids, Done done);
 
   // Regions.
   void Register(const SessionRef& session, RegisterSpec spec, RegisterDone done);
@@ -119,8 +119,9 @@ class Broker {
   // its session or, where that is ending, is kept by the broker: its pages must not be reused while
   // a device reaches them.
   absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>> leases);
-  // Leases whose regions no deregistration could end: kept, and booked, for good.
-  void KeepStuck(std::vector<std::unique_ptr<Lease>> leases);
+  // Leases whose regions no deregistration could end, and why: kept, and booked, for good.
+  void KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease>> leases,
+                 const absl::Status& why);
   // Everything of it has been taken out and freed.
   void Gone(const SessionRef& session);
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/broker.h"
 #include "mrd/v1/status.h"
+#include "spdlog/spdlog.h"
 
 namespace mrd::broker {
 namespace {
@@ -14,8 +15,10 @@ namespace {
 constexpr size_t kSmallRegions = 512;
 constexpr uint64_t kSmallBytes = 4 << 20;
 
-// Ends what can be ended; the lease keeps the rest. True: all of it.
+}  // namespace
+
 bool EndRegions(Lease& lease, absl::Status* first_error) {
+  const size_t before = lease.regions.size();
   for (HeldRegion& held : lease.regions) {
     const absl::Status ended = held.region->Deregister();
     if (ended.ok()) {
@@ -27,10 +30,9 @@ bool EndRegions(Lease& lease, absl::Status* first_error) {
   const auto left = std::remove_if(lease.regions.begin(), lease.regions.end(),
                                    [](const HeldRegion& held) { return !held.region; });
   lease.regions.erase(left, lease.regions.end());
+  if (before > 0) lease.bytes = lease.bytes / before * lease.regions.size();
   return lease.regions.empty();
 }
-
-}  // namespace
 
 void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_ids, Done done) {
   const size_t most = limits_.ranges_per_call;
@@ -66,7 +68,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
     }
     if (unknown) {
       for (auto& lease : leases) {
-        const uint64_t id = lease->view().id;
+        const uint64_t id = lease->view.id;
         session->leases.emplace(id, std::move(lease));
       }
     }
@@ -83,9 +85,9 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
     done(EndLeases(work->session(), std::move(leases)));
   };
   if (regions <= kSmallRegions && bytes <= kSmallBytes) {
-    registrar_.RunSmallCleanup(session->id, std::move(task));
+    registrar_.RunSmallCleanup(session->owner(), std::move(task));
   } else {
-    registrar_.SubmitCleanup(session->id, std::move(task));
+    registrar_.SubmitCleanup(session->owner(), std::move(task));
   }
 }
 
@@ -96,15 +98,10 @@ absl::Status Broker::EndLeases(const SessionRef& session,
   std::vector<std::unique_ptr<Lease>> stuck;
   for (auto& lease : leases) {
     const Amounts booked = lease->booked();
-    const size_t regions = lease->regions.size();
-    if (EndRegions(*lease, &first_error)) {
-      freed += booked;
-      continue;
-    }
-    lease->bytes = lease->bytes / regions * lease->regions.size();
+    const bool ended = EndRegions(*lease, &first_error);
     freed += booked;
     freed -= lease->booked();
-    stuck.push_back(std::move(lease));
+    if (!ended) stuck.push_back(std::move(lease));
   }
   books_.Release(session->identity.uid, freed);
   {
@@ -115,17 +112,26 @@ absl::Status Broker::EndLeases(const SessionRef& session,
     }
     if (!session->ending) {
       for (auto& lease : stuck) {
-        const uint64_t id = lease->view().id;
+        const uint64_t id = lease->view.id;
         session->leases.emplace(id, std::move(lease));
       }
       stuck.clear();
     }
   }
-  KeepStuck(std::move(stuck));
+  KeepStuck(*session, std::move(stuck), first_error);
   return first_error;
 }
 
-void Broker::KeepStuck(std::vector<std::unique_ptr<Lease>> leases) {
+void Broker::KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease>> leases,
+                       const absl::Status& why) {
+  for (const auto& lease : leases) {
+    spdlog::error(
+        "session {} of uid {} ({}): a region of {} bytes on {} cannot be ended: {}. It stays "
+        "booked "
+        "to the uid until the daemon ends; its pages stay pinned.",
+        session.id, session.identity.uid, session.name, lease->view.length,
+        lease->view.keys.front().device->name, std::string(why.message()));
+  }
   MutexLock lock(mutex_);
   for (auto& lease : leases) stuck_.push_back(std::move(lease));
 }

@@ -51,7 +51,7 @@ void Endpoints::Listen(const SessionRef& session, std::string address, uint32_t 
   auto shared_done = std::make_shared<EndpointDone>(std::move(done));
   auto work = std::make_shared<Work>(*std::move(booked));
   const absl::Status taken =
-      broker_.registrar().Submit(session->id, 0, [=, this, address = std::move(address)] {
+      broker_.registrar().Submit(session->owner(), 0, [=, this, address = std::move(address)] {
         auto listener = broker_.fabric().Listen(address, port, backlog);
         if (!listener.ok()) {
           Unbook(work->session());
@@ -129,12 +129,13 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Work> work,
       refusal = SessionUnknown();
     }
     // A connection's end may block, and waits for this very thread: elsewhere.
-    broker_.registrar().SubmitCleanup(session->id, [this, work, endpoint = std::move(endpoint),
-                                                    done = std::move(done), refusal]() mutable {
-      endpoint.reset();
-      Unbook(work->session());
-      done(refusal);
-    });
+    broker_.registrar().SubmitCleanup(
+        session->owner(),
+        [this, work, endpoint = std::move(endpoint), done = std::move(done), refusal]() mutable {
+          endpoint.reset();
+          Unbook(work->session());
+          done(refusal);
+        });
   };
 }
 
@@ -187,12 +188,12 @@ void Endpoints::Disconnect(const SessionRef& session, uint64_t id, Done done) {
     }
   }
   if (!endpoint) return done(EndpointUnknown(id));
-  broker_.registrar().SubmitCleanup(
-      session->id, [this, work, endpoint = std::move(endpoint), done = std::move(done)]() mutable {
-        endpoint.reset();
-        Unbook(work->session());
-        done(absl::OkStatus());
-      });
+  broker_.registrar().SubmitCleanup(session->owner(), [this, work, endpoint = std::move(endpoint),
+                                                       done = std::move(done)]() mutable {
+    endpoint.reset();
+    Unbook(work->session());
+    done(absl::OkStatus());
+  });
 }
 
 std::vector<EndpointView> Endpoints::List(const SessionRef& session) {

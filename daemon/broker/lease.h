@@ -62,16 +62,17 @@ struct HeldRegion {
 
 // Owned by its session, or by the one call that is making or ending it.
 struct Lease {
-  const LeaseView& view() const { return (*answer)[index]; }
   Amounts booked() const { return {.regions = regions.size(), .bytes = bytes}; }
 
-  std::shared_ptr<const LeaseViews>
-      answer;  // Of the call that made it, shared by all of its leases.
-  uint32_t index = 0;
+  LeaseView view = {};
   uint64_t bytes = 0;  // Booked.
   absl::InlinedVector<HeldRegion, 1> regions;
   std::shared_ptr<RequestRecord> request;  // That made it; null where it had no request_id.
 };
+
+// Ends what can be ended of it; it keeps the rest, with the bytes of that, in whole registrations.
+// True: all of it. `first_error` is set where it is OK yet.
+bool EndRegions(Lease& lease, absl::Status* first_error);
 
 }  // namespace mrd::broker
 

@@ -15,10 +15,13 @@ struct Limits {
   uint64_t pinned_bytes =
       0;  // Of whole pages, each registration counted; 0: half of the machine's memory.
   uint64_t endpoints = 1024;
+  uint64_t buffers_of_uid = 16384;  // Held at once, refused ones included: each is a descriptor.
+  size_t queued_of_uid = 2048;      // Registrations that wait for a thread.
 
   // Of one session.
   size_t buffers = 4096;  // Held at once, refused ones included.
-  size_t calls = 256;     // In flight.
+  size_t devices_per_call = 64;
+  size_t calls = 256;  // In flight.
   size_t ranges_per_call = 10000;
   size_t queued = 128;  // Registrations that wait for a thread.
 

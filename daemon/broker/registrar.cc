@@ -20,6 +20,7 @@ constexpr uint64_t kFairEvery = 4;
 Registrar::Registrar(const Limits& limits, size_t threads) : limits_(limits) {
   if (threads == 0) threads = std::max(4u, std::thread::hardware_concurrency());
   most_a_session_ = std::max<size_t>(1, threads / 2);
+  most_a_uid_ = std::max<size_t>(1, threads - 1);
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -32,34 +33,51 @@ Registrar::~Registrar() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Registrar::Enqueue(uint64_t session_id, uint64_t weight, Task task) {
-  Share& share = shares_[session_id];
+void Registrar::Enqueue(const Owner& owner, uint64_t weight, Task task) {
+  Share& share = shares_[owner.session_id];
+  share.uid = owner.uid;
   auto& queue = weight <= kLight ? share.light : share.heavy;
   queue.push_back({weight, sequence_++, std::move(task)});
+  ++by_uid_[owner.uid].waiting;
   ++queued_;
   changed_.NotifyOne();
 }
 
-absl::Status Registrar::Submit(uint64_t session_id, uint64_t weight, Task task) {
-  MutexLock lock(mutex_);
-  const auto share = shares_.find(session_id);
-  const size_t own = share == shares_.end() ? 0 : share->second.waiting();
-  const bool own_full = own >= limits_.queued;
-  if (own_full || queued_ >= limits_.queued_in_all) {
-    return MakeError(
-        v1::BUSY, absl::StrCat(own_full ? own : queued_, " registrations wait already"),
-        {.limit_name = own_full ? "queued registrations of the session" : "queued registrations",
-         .limit = own_full ? limits_.queued : limits_.queued_in_all,
-         .used = own_full ? own : queued_,
-         .advice = "Try again after a pause"});
+absl::Status Registrar::CheckRoomLocked(const Owner& owner) const {
+  const auto share = shares_.find(owner.session_id);
+  const auto uid = by_uid_.find(owner.uid);
+  const struct {
+    size_t used;
+    size_t limit;
+    const char* name;
+  } queues[] = {
+      {share == shares_.end() ? 0 : share->second.waiting(), limits_.queued,
+       "queued registrations of the session"},
+      {uid == by_uid_.end() ? 0 : uid->second.waiting, limits_.queued_of_uid,
+       "queued registrations of the uid"},
+      {queued_, limits_.queued_in_all, "queued registrations"},
+  };
+  for (const auto& queue : queues) {
+    if (queue.used < queue.limit) continue;
+    return MakeError(v1::BUSY, absl::StrCat(queue.used, " registrations wait already"),
+                     {.limit_name = queue.name,
+                      .limit = queue.limit,
+                      .used = queue.used,
+                      .advice = "Try again after a pause"});
   }
-  Enqueue(session_id, weight, std::move(task));
   return absl::OkStatus();
 }
 
-void Registrar::SubmitCleanup(uint64_t session_id, Task task) {
+absl::Status Registrar::Submit(const Owner& owner, uint64_t weight, Task task) {
   MutexLock lock(mutex_);
-  Enqueue(session_id, 0, std::move(task));
+  if (auto room = CheckRoomLocked(owner); !room.ok()) return room;
+  Enqueue(owner, weight, std::move(task));
+  return absl::OkStatus();
+}
+
+void Registrar::SubmitCleanup(const Owner& owner, Task task) {
+  MutexLock lock(mutex_);
+  Enqueue(owner, 0, std::move(task));
 }
 
 bool Registrar::RunHere(Task& task) {
@@ -69,12 +87,12 @@ bool Registrar::RunHere(Task& task) {
   return free;
 }
 
-absl::Status Registrar::RunSmall(uint64_t session_id, Task task) {
-  return RunHere(task) ? absl::OkStatus() : Submit(session_id, 0, std::move(task));
+absl::Status Registrar::RunSmall(const Owner& owner, Task task) {
+  return RunHere(task) ? absl::OkStatus() : Submit(owner, 0, std::move(task));
 }
 
-void Registrar::RunSmallCleanup(uint64_t session_id, Task task) {
-  if (!RunHere(task)) SubmitCleanup(session_id, std::move(task));
+void Registrar::RunSmallCleanup(const Owner& owner, Task task) {
+  if (!RunHere(task)) SubmitCleanup(owner, std::move(task));
 }
 
 size_t Registrar::queued() const {
@@ -82,12 +100,13 @@ size_t Registrar::queued() const {
   return queued_;
 }
 
-bool Registrar::NextLocked(uint64_t* session_id, Item* item) {
+bool Registrar::NextLocked(Owner* owner, Item* item) {
   const bool oldest_first = picks_ % kFairEvery == 0;
   Shares::iterator best = shares_.end();
   std::deque<Item>* best_queue = nullptr;
   for (auto share = shares_.begin(); share != shares_.end(); ++share) {
     if (share->second.running >= most_a_session_) continue;
+    if (by_uid_.at(share->second.uid).running >= most_a_uid_) continue;
     for (auto* queue : {&share->second.light, &share->second.heavy}) {
       if (queue->empty()) continue;
       const bool light = queue == &share->second.light;
@@ -101,30 +120,36 @@ bool Registrar::NextLocked(uint64_t* session_id, Item* item) {
   }
   if (!best_queue) return false;
   ++picks_;
-  *session_id = best->first;
+  *owner = {best->first, best->second.uid};
   *item = std::move(best_queue->front());
   best_queue->pop_front();
   ++best->second.running;
+  UidShare& of_uid = by_uid_.at(owner->uid);
+  --of_uid.waiting;
+  ++of_uid.running;
   --queued_;
   return true;
+}
+
+void Registrar::EndedLocked(const Owner& owner) {
+  const auto share = shares_.find(owner.session_id);
+  if (--share->second.running == 0 && share->second.waiting() == 0) shares_.erase(share);
+  const auto of_uid = by_uid_.find(owner.uid);
+  if (--of_uid->second.running == 0 && of_uid->second.waiting == 0) by_uid_.erase(of_uid);
+  changed_.NotifyOne();  // One more of theirs may run now.
 }
 
 void Registrar::Run() {
   mutex_.Lock();
   for (;;) {
-    uint64_t session_id = 0;
+    Owner owner;
     Item item;
-    if (NextLocked(&session_id, &item)) {
+    if (NextLocked(&owner, &item)) {
       mutex_.Unlock();
       item.task();
       item.task = nullptr;  // What it held may take long to go: not under the lock.
       mutex_.Lock();
-      const auto share = shares_.find(session_id);
-      if (--share->second.running == 0 && share->second.waiting() == 0) {
-        shares_.erase(share);
-      } else {
-        changed_.NotifyOne();  // The session may have one more now.
-      }
+      EndedLocked(owner);
     } else if (ending_ && queued_ == 0) {
       break;
     } else {

@@ -1,6 +1,6 @@
 // The threads that pin, map and deregister: work that may take seconds. Bounded, and fair: one
-// session has at most half of the threads, small work goes before large, and beyond a bounded queue
-// the answer is BUSY at once.
+// session has at most half of the threads, and all sessions of a uid leave one to others; small
+// work goes before large; beyond a bounded queue the answer is BUSY at once.
 #ifndef MRD_DAEMON_BROKER_REGISTRAR_H_
 #define MRD_DAEMON_BROKER_REGISTRAR_H_
 
@@ -18,6 +18,12 @@
 
 namespace mrd::broker {
 
+// Whose work it is.
+struct Owner {
+  uint64_t session_id;
+  uint32_t uid;
+};
+
 // Thread-safe.
 class Registrar {
  public:
@@ -30,11 +36,11 @@ class Registrar {
 
   // Runs `task` on a thread of the pool. `weight`, in bytes, orders it. Errors: BUSY; the task is
   // not run then.
-  absl::Status Submit(uint64_t session_id, uint64_t weight, Task task);
+  absl::Status Submit(const Owner& owner, uint64_t weight, Task task);
 
   // Runs a task that must not be refused: the end of something. Counted to the session's share like
   // any other.
-  void SubmitCleanup(uint64_t session_id, Task task);
+  void SubmitCleanup(const Owner& owner, Task task);
 
   // How many of the calling threads may do small work themselves at one time: one less than there
   // are, so that one is always left to take calls. Set once, before the first RunSmall.
@@ -42,10 +48,10 @@ class Registrar {
 
   // Runs small work in the calling thread where a slot is free (a hop to the pool costs more than
   // the work), else in the pool. Errors: as Submit.
-  absl::Status RunSmall(uint64_t session_id, Task task);
+  absl::Status RunSmall(const Owner& owner, Task task);
 
   // The same for the end of something: never refused.
-  void RunSmallCleanup(uint64_t session_id, Task task);
+  void RunSmallCleanup(const Owner& owner, Task task);
 
   size_t most_a_session() const { return most_a_session_; }
   size_t queued() const;
@@ -56,30 +62,42 @@ class Registrar {
     uint64_t sequence;
     Task task;
   };
+  // Of a session.
   struct Share {
+    uint32_t uid = 0;
     std::deque<Item> light;  // Cleanup and small work.
     std::deque<Item> heavy;
     size_t running = 0;
     size_t waiting() const { return light.size() + heavy.size(); }
   };
   using Shares = std::unordered_map<uint64_t, Share>;
+  struct UidShare {
+    size_t waiting = 0;
+    size_t running = 0;
+  };
 
   bool RunHere(Task& task);
-  void Enqueue(uint64_t session_id, uint64_t weight, Task task) MRD_REQUIRES(mutex_);
+  // OK, or BUSY with the limit that is reached.
+  absl::Status CheckRoomLocked(const Owner& owner) const MRD_REQUIRES(mutex_);
+  void Enqueue(const Owner& owner, uint64_t weight, Task task) MRD_REQUIRES(mutex_);
   // The item to run next, and whose; false: none may run now.
-  bool NextLocked(uint64_t* session_id, Item* item) MRD_REQUIRES(mutex_);
+  bool NextLocked(Owner* owner, Item* item) MRD_REQUIRES(mutex_);
+  void EndedLocked(const Owner& owner) MRD_REQUIRES(mutex_);
   void Run();
 
   const Limits limits_;
   std::atomic<int> inline_slots_{0};
   mutable Mutex mutex_;
   CondVar changed_;
-  Shares shares_ MRD_GUARDED_BY(mutex_);  // Of sessions that have work queued or running.
+  // Of those that have work queued or running.
+  Shares shares_ MRD_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, UidShare> by_uid_ MRD_GUARDED_BY(mutex_);
   size_t queued_ MRD_GUARDED_BY(mutex_) = 0;
   uint64_t sequence_ MRD_GUARDED_BY(mutex_) = 0;
   uint64_t picks_ MRD_GUARDED_BY(mutex_) = 0;
   bool ending_ MRD_GUARDED_BY(mutex_) = false;
   size_t most_a_session_ = 1;
+  size_t most_a_uid_ = 1;
   std::vector<std::thread> threads_;
 };
 

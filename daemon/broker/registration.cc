@@ -53,8 +53,8 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
   self->may_wait_ = !small;
   auto& registrar = broker.registrar();
   const auto task = [self] { self->Run(); };
-  const absl::Status taken =
-      small ? registrar.RunSmall(session->id, task) : registrar.Submit(session->id, weight, task);
+  const absl::Status taken = small ? registrar.RunSmall(session->owner(), task)
+                                   : registrar.Submit(session->owner(), weight, task);
   if (!taken.ok()) self->Finish(taken);
 }
 
@@ -85,10 +85,19 @@ absl::Status Registration::CheckShape() const {
     return MakeError(v1::REQUEST_INVALID, "all_devices and devices are both given",
                      {.advice = "Give one of them"});
   }
+  if (const size_t most_devices = broker_.limits().devices_per_call;
+      spec_.devices.size() > most_devices) {
+    return MakeError(v1::REQUEST_INVALID,
+                     absl::StrCat(spec_.devices.size(), " devices in one call"),
+                     {.limit_name = "devices in one call",
+                      .limit = most_devices,
+                      .advice = "Name fewer, or set all_devices"});
+  }
   for (size_t i = 0; i < spec_.devices.size(); ++i) {
     const auto begin = spec_.devices.begin();
     if (std::find(begin, begin + i, spec_.devices[i]) != begin + i) {
-      return MakeError(v1::REQUEST_INVALID, "a device is named twice",
+      return MakeError(v1::REQUEST_INVALID,
+                       absl::StrCat("device ", spec_.devices[i], " is named twice"),
                        {.advice = "Name each device once"});
     }
   }
@@ -141,7 +150,7 @@ absl::Status Registration::FindBuffers() {
           unknown = range.buffer_id;
           break;
         }
-        if (!found->second.buffer) return found->second.refusal;
+        if (!found->second.buffer) return OfRange(buffers_.size(), found->second.refusal);
         buffers_.push_back(found->second.buffer);
         last_id = range.buffer_id;
       }
@@ -238,10 +247,9 @@ absl::Status Registration::Make() {
     const RangeSpec& range = spec_.ranges[i];
     leases_.push_back(std::make_unique<Lease>());
     Lease& lease = *leases_.back();
-    lease.index = i;
     lease.bytes = bytes_[i];
     lease.request = record_;
-    LeaseView& view = (*answer)[i];
+    LeaseView& view = lease.view;
     view = {broker_.NextId(),
             range.buffer_id,
             range.offset,
@@ -252,10 +260,10 @@ absl::Status Registration::Make() {
     view.keys.resize(domains_.size());
     for (size_t d = 0; d < domains_.size(); ++d) {
       if (auto pinned = Pin(range, *buffers_[i], domains_[d], lease, view.keys[d]); !pinned.ok()) {
-        return pinned;
+        return OfRange(i, pinned);
       }
     }
-    lease.answer = answer;
+    (*answer)[i] = view;
   }
   return Commit(std::move(answer));
 }
@@ -277,6 +285,11 @@ absl::Status Registration::CheckHugetlb(const RangeSpec& range,
   return absl::OkStatus();
 }
 
+absl::Status Registration::OfRange(size_t index, const absl::Status& refusal) const {
+  return WithPrefix(
+      absl::StrCat("range ", index, " (of buffer ", spec_.ranges[index].buffer_id, "): "), refusal);
+}
+
 absl::Status Registration::CheckAndBook() {
   Amounts wanted;
   bytes_.reserve(spec_.ranges.size());
@@ -289,7 +302,7 @@ absl::Status Registration::CheckAndBook() {
     if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
       checked = CheckHugetlb(range, *buffers_[i]);
     }
-    if (!checked.ok()) return checked;
+    if (!checked.ok()) return OfRange(i, checked);
     const uint64_t each = PinnedBytes(range);
     const uint64_t bytes =
         each > UINT64_MAX / devices_.size() ? UINT64_MAX : each * devices_.size();
@@ -352,12 +365,12 @@ absl::Status Registration::Pin(const RangeSpec& range, memory::Buffer& buffer,
 
 absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   std::vector<RegisterDone> waiters;
-  std::vector<BufferSlot> released;  // Declared before the lock: closed after it is released.
+  std::vector<BufferSlot> released;
   {
     MutexLock lock(session_.mutex);
     if (session_.ending) return SessionUnknown();
     for (auto& lease : leases_) {
-      const uint64_t id = lease->view().id;
+      const uint64_t id = lease->view.id;
       session_.leases.emplace_hint(session_.leases.end(), id, std::move(lease));
     }
     leases_.clear();
@@ -376,10 +389,20 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
       }
     }
   }
-  released.clear();
   LetGo();
-  for (RegisterDone& waiter : waiters) waiter(answer);
-  done_(std::move(answer));
+  auto tell = [waiters = std::move(waiters), done = std::move(done_), answer]() mutable {
+    for (RegisterDone& waiter : waiters) waiter(answer);
+    done(std::move(answer));
+  };
+  if (released.empty()) {
+    tell();
+  } else {
+    broker_.registrar().SubmitCleanup(
+        session_.owner(), [released = std::move(released), tell = std::move(tell)]() mutable {
+          released.clear();
+          tell();
+        });
+  }
   return absl::OkStatus();
 }
 
@@ -394,18 +417,12 @@ void Registration::RollBack() {
   for (memory::Buffer* buffer : mapped_) buffer->Unmap();
   std::vector<std::unique_ptr<Lease>> stuck;
   Amounts kept;
+  absl::Status why;
   for (auto& lease : leases_) {
-    for (HeldRegion& held : lease->regions) {
-      if (held.region->Deregister().ok()) held.region = nullptr;
-    }
-    auto& regions = lease->regions;
-    regions.erase(std::remove_if(regions.begin(), regions.end(),
-                                 [](const HeldRegion& held) { return !held.region; }),
-                  regions.end());
-    if (regions.empty()) continue;
-    // A region that will not end keeps its pages booked; see Broker::stuck_.
-    lease->bytes = lease->bytes / domains_.size() * regions.size();
-    kept += lease->booked();
+    // Of a lease that was not finished only so many devices' bytes are its regions'.
+    lease->bytes = lease->bytes / domains_.size() * lease->regions.size();
+    if (EndRegions(*lease, &why)) continue;
+    kept += lease->booked();  // A region that will not end keeps its pages booked.
     stuck.push_back(std::move(lease));
   }
   leases_.clear();
@@ -416,7 +433,7 @@ void Registration::RollBack() {
     session_.held -= booked_;
   }
   booked_ = {};
-  broker_.KeepStuck(std::move(stuck));
+  broker_.KeepStuck(session_, std::move(stuck), why);
 }
 
 void Registration::Finish(RegisterResult result) {

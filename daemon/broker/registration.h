@@ -40,6 +40,8 @@ class Registration {
   void Run();
   absl::Status Make();
   absl::Status CheckAndBook();
+  // A refusal of this range, which says so.
+  absl::Status OfRange(size_t index, const absl::Status& refusal) const;
   absl::Status CheckHugetlb(const RangeSpec& range, const memory::Buffer& buffer) const;
   absl::Status Pin(const RangeSpec& range, memory::Buffer& buffer, const SessionDomain& domain,
                    Lease& lease, KeyView& key);

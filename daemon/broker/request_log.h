@@ -5,7 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,14 +28,19 @@ struct RequestRecord {
   std::vector<RegisterDone> waiters;         // Repeats that came while it ran.
   size_t live_leases = 0;
   std::chrono::steady_clock::time_point ended;  // When the last of its leases did.
+  bool forgotten = false;
+  std::list<std::shared_ptr<RequestRecord>>::iterator place;  // Where it is answered.
 };
 
 // Not thread-safe: guarded by its session's lock.
 class RequestLog {
  public:
-  // For 10 minutes or 1,000 later ones after its last lease has ended.
+  // For 10 minutes or 1,000 later ones after its last lease has ended; sooner where the session has
+  // had so many leases that the answers would take much memory: then the oldest go, those without
+  // a lease that lives first.
   static constexpr std::chrono::minutes kRemembered{10};
   static constexpr size_t kMostEnded = 1000;
+  static constexpr size_t kMostViews = 10000;  // Of ended leases, or as many as live ones.
 
   // The record of this id; null where there is none.
   std::shared_ptr<RequestRecord> Find(const std::string& id);
@@ -54,11 +59,18 @@ class RequestLog {
   void LeaseEnded(const std::shared_ptr<RequestRecord>& record);
 
  private:
+  using Records = std::list<std::shared_ptr<RequestRecord>>;
+
   void Forget();
+  void Drop(Records& from);
 
   // The keys are the records' own ids.
   absl::flat_hash_map<std::string_view, std::shared_ptr<RequestRecord>> by_id_;
-  std::deque<std::shared_ptr<RequestRecord>> ended_;  // The oldest first.
+  // Those that are answered, each in one of these. The oldest first.
+  Records living_;  // Have a lease that lives.
+  Records ended_;
+  size_t views_ = 0;  // In all answers.
+  size_t live_ = 0;   // Leases of requests that are remembered.
 };
 
 }  // namespace mrd::broker

@@ -10,12 +10,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "daemon/broker/lease.h"
+#include "daemon/broker/registrar.h"
 #include "daemon/broker/request_log.h"
 #include "daemon/memory/buffer.h"
 #include "daemon/mutex.h"
@@ -56,7 +58,30 @@ class Link {
   virtual void HangUp() = 0;
 };
 
+// One buffer of a uid's, booked for as long as this lives.
+class BookedBuffer {
+ public:
+  // Errors: QUOTA_BUFFERS.
+  static absl::StatusOr<BookedBuffer> Make(Books& books, uid_t uid);
+  BookedBuffer() = default;
+  BookedBuffer(BookedBuffer&& other) noexcept
+      : books_(std::exchange(other.books_, nullptr)), uid_(other.uid_) {}
+  BookedBuffer& operator=(BookedBuffer&& other) noexcept {
+    std::swap(books_, other.books_);
+    std::swap(uid_, other.uid_);
+    return *this;
+  }
+  ~BookedBuffer();
+
+ private:
+  Books* books_ = nullptr;
+  uid_t uid_ = 0;
+};
+
+// What a session passed under an id. Its end may take long, with the pages of the file: on a thread
+// of the registrar only.
 struct BufferSlot {
+  BookedBuffer booked;
   std::shared_ptr<memory::Buffer> buffer;  // Null: refused.
   absl::Status refusal;
 };
@@ -84,6 +109,7 @@ class Session {
         attached(std::chrono::system_clock::now()) {}
 
   SessionView View();
+  Owner owner() const { return {id, identity.uid}; }
 
   const uint64_t id;
   const std::string token;
@@ -101,6 +127,8 @@ class Session {
   size_t pending MRD_GUARDED_BY(mutex) = 0;
   Amounts held MRD_GUARDED_BY(mutex);  // What is booked for it, of regions, bytes and endpoints.
   absl::flat_hash_map<uint64_t, BufferSlot> buffers MRD_GUARDED_BY(mutex);
+  // Of a buffer: the next one is mostly the same, and shares it.
+  absl::Status last_refusal MRD_GUARDED_BY(mutex);
   std::vector<DomainSlot> domains MRD_GUARDED_BY(mutex);  // One a device that it used.
   absl::btree_map<uint64_t, std::unique_ptr<Lease>> leases MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);

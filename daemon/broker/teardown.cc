@@ -27,7 +27,7 @@ void Teardown::Start(Broker& broker, const SessionRef& session) {
     }
     session->leases.clear();
   }
-  broker.registrar().SubmitCleanup(session->id, [self] { self->EndEndpoints(); });
+  broker.registrar().SubmitCleanup(session->owner(), [self] { self->EndEndpoints(); });
 }
 
 void Teardown::EndEndpoints() {
@@ -42,7 +42,7 @@ void Teardown::EndEndpoints() {
   parts_left_ = parts_.size();
   for (size_t part = 1; part < parts_.size(); ++part) {
     broker_.registrar().SubmitCleanup(
-        session->id, [self = shared_from_this(), part] { self->EndRegions(part); });
+        session->owner(), [self = shared_from_this(), part] { self->EndRegions(part); });
   }
   EndRegions(0);
 }

@@ -25,15 +25,15 @@ AddressWindow::Table::iterator AddressWindow::FindOverlapLocked(uint64_t address
   return previous->first + previous->second.mapping->length() > address ? previous : table_.end();
 }
 
-bool AddressWindow::IsLeavingLocked(uint64_t address, uint64_t length) const {
-  for (const auto& [begin, bytes] : leaving_) {
+bool AddressWindow::IsMovingLocked(uint64_t address, uint64_t length) const {
+  for (const auto& [begin, bytes] : moving_) {
     if (begin < address + length && address < begin + bytes) return true;
   }
   return false;
 }
 
 void AddressWindow::RemoveLocked(Table::iterator entry, Departing& departing) {
-  leaving_.emplace(entry->first, entry->second.mapping->length());
+  moving_.emplace(entry->first, entry->second.mapping->length());
   departing.Add(std::move(entry->second.mapping));
   lru_.erase(entry->second.lru);
   table_.erase(entry);
@@ -44,7 +44,7 @@ void AddressWindow::Departing::Unmap() {
     const uint64_t address = mapping->address();
     mapping.reset();
     MutexLock lock(window_->mutex_);
-    window_->leaving_.erase(address);
+    window_->moving_.erase(address);
     window_->released_.NotifyAll();
   }
   mappings_.clear();
@@ -75,7 +75,7 @@ absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
   Departing departing(this);  // Declared before the lock.
   MutexLock lock(mutex_);
   for (;;) {
-    bool wait = IsLeavingLocked(at, extent.length);
+    bool wait = IsMovingLocked(at, extent.length);
     if (!wait) {
       const auto overlap = FindOverlapLocked(at, extent.length);
       if (overlap == table_.end()) break;
@@ -100,13 +100,19 @@ absl::StatusOr<AddressWindow::Use> AddressWindow::Get(
                        {.advice = "Try again"});
     }
   }
+  moving_.emplace(at, extent.length);
+  mutex_.Unlock();
   auto mapping = Mapping::Make(buffer.fd, extent.offset, extent.length, at);
-  if (!mapping && errno == EEXIST) {
+  const int error = errno;
+  mutex_.Lock();
+  moving_.erase(at);
+  released_.NotifyAll();
+  if (!mapping && error == EEXIST) {
     return MakeError(v1::ADDRESS_UNUSABLE,
                      absl::StrFormat("something of the daemon lies at 0x%x", at),
                      {.errno_value = EEXIST, .advice = "Map the buffer elsewhere in the window"});
   }
-  if (!mapping) return MappingError(errno, extent.length);
+  if (!mapping) return MappingError(error, extent.length);
   lru_.push_front(at);
   table_.emplace(at, Entry{buffer.key, mapping, 1, lru_.begin()});
   // Over the limit the oldest idle ones go.

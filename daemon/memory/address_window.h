@@ -84,7 +84,7 @@ class AddressWindow {
   using Table = std::map<uint64_t, Entry>;  // By address.
 
   // Mappings that have left the table, on their way out of the address space. Their place is not
-  // free before that: leaving_ keeps others waiting meanwhile. Declared before a lock, so that it
+  // free before that: moving_ keeps others waiting meanwhile. Declared before a lock, so that it
   // ends after it: unmapping may take long.
   class Departing {
    public:
@@ -103,7 +103,7 @@ class AddressWindow {
 
   void Release(std::shared_ptr<Mapping> mapping);
   void RemoveLocked(Table::iterator entry, Departing& departing) MRD_REQUIRES(mutex_);
-  bool IsLeavingLocked(uint64_t address, uint64_t length) const MRD_REQUIRES(mutex_);
+  bool IsMovingLocked(uint64_t address, uint64_t length) const MRD_REQUIRES(mutex_);
   Table::iterator FindOverlapLocked(uint64_t address, uint64_t length) MRD_REQUIRES(mutex_);
 
   const MappingLimits limits_;
@@ -111,8 +111,8 @@ class AddressWindow {
   CondVar released_;
   Table table_ MRD_GUARDED_BY(mutex_);
   std::list<uint64_t> lru_ MRD_GUARDED_BY(mutex_);  // Addresses, the most recently used first.
-  std::map<uint64_t, uint64_t> leaving_
-      MRD_GUARDED_BY(mutex_);  // Address to length; see Departing.
+  // What is being mapped or unmapped, with no lock held: address to length.
+  std::map<uint64_t, uint64_t> moving_ MRD_GUARDED_BY(mutex_);
 };
 
 }  // namespace mrd::memory

@@ -15,6 +15,7 @@
 #include "daemon/broker/session.h"
 #include "daemon/service/answers.h"
 #include "daemon/service/error.h"
+#include "daemon/service/handoff.h"
 
 namespace mrd::service {
 
@@ -62,6 +63,8 @@ class Call {
   // Waits for a call of this method, and after it for the next one.
   static void Wait(const Method* method) {
     auto* call = new Call(method);
+    HandOver(static_cast<Tag*>(&call->main_tag_));
+    HandOver(static_cast<Tag*>(&call->done_tag_));
     if (method->watch_cancel) {
       call->context_.AsyncNotifyWhenDone(static_cast<Tag*>(&call->done_tag_));
     }
@@ -81,6 +84,7 @@ class Call {
     if (observe) observe(method_->request, std::chrono::steady_clock::now() - started_);
     state_ = kAnswered;
     answer_ = method_->environment->answers.Started(&context_);
+    HandOver(static_cast<Tag*>(&main_tag_));
     if (status.ok()) {
       writer_.Finish(response_, grpc::Status::OK, static_cast<Tag*>(&main_tag_));
     } else {

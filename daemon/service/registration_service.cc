@@ -45,7 +45,8 @@ class RegistrationService : public Service {
 
   void ReleaseBuffers(Call<v1::ReleaseBuffersRequest, v1::ReleaseBuffersResponse>* call) {
     const auto& ids = call->request().buffer_ids();
-    call->Finish(broker().ReleaseBuffers(*call->session(), {ids.begin(), ids.end()}));
+    broker().ReleaseBuffers(call->session(), {ids.begin(), ids.end()},
+                            [call](const absl::Status& status) { call->Finish(status); });
   }
 
   void ListLeases(Call<v1::ListLeasesRequest, v1::ListLeasesResponse>* call) {

@@ -76,7 +76,10 @@ class GrpcServer : public Server {
   void Poll() {
     void* tag;
     bool ok;
-    while (queue_->Next(&tag, &ok)) static_cast<Tag*>(tag)->Proceed(ok);
+    while (queue_->Next(&tag, &ok)) {
+      TakeOver(tag);
+      static_cast<Tag*>(tag)->Proceed(ok);
+    }
   }
 
   Answers answers_;

@@ -53,6 +53,7 @@ class BrokerTest : public testing::Test {
     drained.get_future().wait();
     EXPECT_EQ(broker_->books().Total(), Amounts{});
     EXPECT_EQ(broker_->mappings().cache.count(), 0u);
+    EXPECT_EQ(broker_->mappings().window.count(), 0u);
     broker_.reset();
     fabric_.reset();
     EXPECT_EQ(verbs_.Leaks(), "");
@@ -67,6 +68,13 @@ class BrokerTest : public testing::Test {
 
   void Pass(const SessionRef& session, uint64_t id, uint64_t size = 1 << 20) {
     EXPECT_TRUE(broker_->AddBuffer(*session, id, memory::MakeMemfd(size)));
+  }
+
+  absl::Status Release(const SessionRef& session, const std::vector<uint64_t>& ids) {
+    std::promise<absl::Status> released;
+    broker_->ReleaseBuffers(session, ids,
+                            [&](const absl::Status& status) { released.set_value(status); });
+    return released.get_future().get();
   }
 
   static RegisterSpec Spec(std::vector<RangeSpec> ranges, std::string device = "fake0") {

@@ -5,12 +5,16 @@
 #include <atomic>
 #include <future>
 #include <latch>
+#include <memory>
 #include <vector>
 
 #include "mrd/v1/status.h"
 
 namespace mrd::broker {
 namespace {
+
+// Each session of a uid of its own.
+Owner Of(uint64_t session_id) { return {session_id, static_cast<uint32_t>(session_id)}; }
 
 TEST(Registrar, ASessionHasAtMostHalfOfTheThreads) {
   const Limits limits;
@@ -21,14 +25,14 @@ TEST(Registrar, ASessionHasAtMostHalfOfTheThreads) {
   Registrar registrar(limits, 4);
   for (int i = 0; i < 20; ++i) {
     ASSERT_TRUE(registrar
-                    .Submit(1, 0,
+                    .Submit(Of(1), 0,
                             [&] {
                               ++running;
                               released.wait();
                             })
                     .ok());
   }
-  ASSERT_TRUE(registrar.Submit(2, 0, [&] { other_ran.set_value(); }).ok());
+  ASSERT_TRUE(registrar.Submit(Of(2), 0, [&] { other_ran.set_value(); }).ok());
   other_ran.get_future().wait();
   EXPECT_LE(running, 2);
   release.set_value();
@@ -37,13 +41,15 @@ TEST(Registrar, ASessionHasAtMostHalfOfTheThreads) {
 TEST(Registrar, RefusesAtOnceBeyondTheBoundOfASession) {
   Limits limits;
   limits.queued = 3;
+  bool ended = false;
   std::promise<void> release;
   const auto released = release.get_future().share();
   std::latch started(2);
-  Registrar registrar(limits, 4);
+  auto threads = std::make_unique<Registrar>(limits, 4);
+  Registrar& registrar = *threads;
   for (int i = 0; i < 2; ++i) {
     ASSERT_TRUE(registrar
-                    .Submit(1, 0,
+                    .Submit(Of(1), 0,
                             [&] {
                               started.count_down();
                               released.wait();
@@ -51,16 +57,41 @@ TEST(Registrar, RefusesAtOnceBeyondTheBoundOfASession) {
                     .ok());
   }
   started.wait();
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(registrar.Submit(1, 0, [] {}).ok());
-  const auto refusal = registrar.Submit(1, 0, [] {});
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(registrar.Submit(Of(1), 0, [] {}).ok());
+  const auto refusal = registrar.Submit(Of(1), 0, [] {});
   EXPECT_EQ(ReasonOf(refusal), v1::BUSY);
   EXPECT_EQ(DetailOf(refusal)->limit(), 3u);
   EXPECT_EQ(DetailOf(refusal)->used(), 3u);
-  EXPECT_TRUE(registrar.Submit(2, 0, [] {}).ok());
-  bool ended = false;
-  registrar.SubmitCleanup(1, [&] { ended = true; });
+  EXPECT_TRUE(registrar.Submit(Of(2), 0, [] {}).ok());
+  registrar.SubmitCleanup(Of(1), [&] { ended = true; });
   release.set_value();
-  while (registrar.queued() > 0) std::this_thread::yield();
+  threads = nullptr;
+  EXPECT_TRUE(ended) << "a cleanup is never refused";
+}
+
+TEST(Registrar, TheSessionsOfAUidLeaveAThreadToOthers) {
+  Limits limits;
+  limits.queued_of_uid = 3;
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  std::latch started(3);
+  std::promise<void> other_ran;
+  Registrar registrar(limits, 4);
+  uint64_t session = 0;
+  const auto hold = [&] {
+    started.count_down();
+    released.wait();
+  };
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, hold).ok());
+  started.wait();
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, [] {}).ok());
+  const auto refusal = registrar.Submit({++session, 7}, 0, [] {});
+  EXPECT_EQ(ReasonOf(refusal), v1::BUSY);
+  EXPECT_EQ(DetailOf(refusal)->limit_name(), "queued registrations of the uid");
+  ASSERT_TRUE(registrar.Submit({++session, 8}, 0, [&] { other_ran.set_value(); }).ok());
+  other_ran.get_future().wait();
+  EXPECT_EQ(registrar.queued(), 3u);
+  release.set_value();
 }
 
 TEST(Registrar, SmallWorkGoesBeforeLarge) {
@@ -73,7 +104,7 @@ TEST(Registrar, SmallWorkGoesBeforeLarge) {
   {
     Registrar registrar(limits, 1);
     ASSERT_TRUE(registrar
-                    .Submit(1, 0,
+                    .Submit(Of(1), 0,
                             [&] {
                               started.set_value();
                               released.wait();
@@ -86,9 +117,9 @@ TEST(Registrar, SmallWorkGoesBeforeLarge) {
         order.push_back(what);
       };
     };
-    ASSERT_TRUE(registrar.Submit(2, uint64_t{1} << 40, note(100)).ok());
-    ASSERT_TRUE(registrar.Submit(3, 4096, note(1)).ok());
-    ASSERT_TRUE(registrar.Submit(4, 4096, note(2)).ok());
+    ASSERT_TRUE(registrar.Submit(Of(2), uint64_t{1} << 40, note(100)).ok());
+    ASSERT_TRUE(registrar.Submit(Of(3), 4096, note(1)).ok());
+    ASSERT_TRUE(registrar.Submit(Of(4), 4096, note(2)).ok());
     release.set_value();
   }
   EXPECT_EQ(order, (std::vector<int>{1, 2, 100}));
@@ -101,10 +132,10 @@ TEST(Registrar, LargeWorkIsNotStarvedBySmall) {
   std::function<void(uint64_t)> again;  // Outlives the threads that run it.
   Registrar registrar(limits, 2);
   again = [&](uint64_t session) {
-    if (!stop) (void)registrar.Submit(session, 0, [&, session] { again(session); });
+    if (!stop) (void)registrar.Submit(Of(session), 0, [&, session] { again(session); });
   };
   for (uint64_t session = 1; session <= 4; ++session) again(session);
-  ASSERT_TRUE(registrar.Submit(9, uint64_t{1} << 40, [&] { large_ran.set_value(); }).ok());
+  ASSERT_TRUE(registrar.Submit(Of(9), uint64_t{1} << 40, [&] { large_ran.set_value(); }).ok());
   EXPECT_EQ(large_ran.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
   stop = true;
 }
@@ -117,12 +148,12 @@ TEST(Registrar, OneThreadThatTakesCallsIsAlwaysLeft) {
   std::promise<std::thread::id> inner;
   ASSERT_TRUE(
       registrar
-          .RunSmall(1,
+          .RunSmall(Of(1),
                     [&] {
                       EXPECT_EQ(std::this_thread::get_id(), here);
                       EXPECT_TRUE(
                           registrar
-                              .RunSmall(2, [&] { inner.set_value(std::this_thread::get_id()); })
+                              .RunSmall(Of(2), [&] { inner.set_value(std::this_thread::get_id()); })
                               .ok());
                       EXPECT_NE(inner.get_future().get(), here);
                     })

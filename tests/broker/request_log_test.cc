@@ -34,6 +34,24 @@ TEST(RequestLog, ForgetsAfterAThousandLaterOnesHaveEnded) {
   EXPECT_NE(log.Find("last"), nullptr);
 }
 
+// Otherwise a client that registers many and ends all but one, again and again, fills the memory.
+TEST(RequestLog, RemembersNoMoreAnswersThanItsLeasesAreWorth) {
+  RequestLog log;
+  const auto small = Answered(log, "small", 1);
+  log.LeaseEnded(small);
+  std::vector<std::shared_ptr<RequestRecord>> records;
+  for (int i = 0; i < 3; ++i) {
+    records.push_back(Answered(log, std::to_string(i), RequestLog::kMostViews));
+    for (size_t k = 1; k < RequestLog::kMostViews; ++k) log.LeaseEnded(records.back());
+  }
+  EXPECT_EQ(log.Find("small"), nullptr);
+  EXPECT_EQ(log.Find("0"), nullptr);
+  EXPECT_EQ(log.Find("1"), nullptr);
+  EXPECT_EQ(log.Find("2"), records[2]);
+  for (const auto& record : records) log.LeaseEnded(record);  // Forgotten ones too.
+  EXPECT_EQ(log.Find("2"), records[2]);
+}
+
 TEST(RequestLog, ForgetsARefusedRequestAndNamesThoseThatWaited) {
   RequestLog log;
   const auto record = log.Begin("a", 1);

@@ -46,9 +46,9 @@ TEST_F(SessionTest, ReleasesAllNamedBuffersOrNone) {
   const auto session = Attach();
   Pass(session, 1);
   Pass(session, 2);
-  EXPECT_EQ(ReasonOf(broker_->ReleaseBuffers(*session, {1, 3})), v1::BUFFER_UNKNOWN);
+  EXPECT_EQ(ReasonOf(Release(session, {1, 3})), v1::BUFFER_UNKNOWN);
   EXPECT_EQ(session->View().buffers, 2u);
-  EXPECT_TRUE(broker_->ReleaseBuffers(*session, {1, 2}).ok());
+  EXPECT_TRUE(Release(session, {1, 2}).ok());
   EXPECT_EQ(session->View().buffers, 0u);
 }
 

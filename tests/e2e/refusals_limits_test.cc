@@ -104,6 +104,23 @@ TEST_P(LimitsTest, QuotaBuffers) {
   EXPECT_TRUE(client.Register(RequestFor(client.Pass(memory), memory)).ok());
 }
 
+TEST_P(LimitsTest, TheBuffersOfAllSessionsOfAUidAreBounded) {
+  StartThis({.set = "buffers_of_uid=3"});
+  const Memory memory(kPage);
+  RawClient one(dir());
+  RawClient two(dir());
+  one.Pass(memory);
+  one.Pass(memory);
+  EXPECT_TRUE(two.Register(RequestFor(two.Pass(memory), memory)).ok());
+  const uint64_t fourth = two.Pass(memory);
+  const auto answer = two.Register(RequestFor(fourth, memory));
+  ExpectRefusal(answer, v1::QUOTA_BUFFERS);
+  ExpectLimit(answer, "buffers of uid 0", 3, 3);
+  EXPECT_TRUE(two.Release({fourth}).ok());
+  EXPECT_TRUE(one.Release({1}).ok());
+  EXPECT_TRUE(two.Register(RequestFor(two.Pass(memory), memory)).ok());
+}
+
 TEST_P(LimitsTest, FarTooManyBuffersEndTheSession) {
   StartThis({.set = "buffers=2"});
   RawClient client(dir());

@@ -33,11 +33,10 @@ struct Setting {
   const char* name;
   T broker::Limits::*field;
 };
-constexpr Setting<uint64_t> kPerUid[] = {{"sessions", &broker::Limits::sessions},
-                                         {"connections", &broker::Limits::connections},
-                                         {"regions", &broker::Limits::regions},
-                                         {"pinned_bytes", &broker::Limits::pinned_bytes},
-                                         {"endpoints", &broker::Limits::endpoints}};
+constexpr Setting<uint64_t> kPerUid[] = {
+    {"sessions", &broker::Limits::sessions},   {"connections", &broker::Limits::connections},
+    {"regions", &broker::Limits::regions},     {"pinned_bytes", &broker::Limits::pinned_bytes},
+    {"endpoints", &broker::Limits::endpoints}, {"buffers_of_uid", &broker::Limits::buffers_of_uid}};
 constexpr Setting<size_t> kPerSession[] = {{"buffers", &broker::Limits::buffers},
                                            {"calls", &broker::Limits::calls},
                                            {"ranges_per_call", &broker::Limits::ranges_per_call},

@@ -71,6 +71,14 @@ absl::Status WithDetail(absl::Status status, const v1::ErrorDetail& detail) {
   return status;
 }
 
+absl::Status WithPrefix(const std::string& prefix, const absl::Status& status) {
+  absl::Status prefixed(status.code(), prefix + std::string(status.message()));
+  if (const auto detail = status.GetPayload(kDetailUrl)) {
+    prefixed.SetPayload(kDetailUrl, *detail);
+  }
+  return prefixed;
+}
+
 absl::Status MakeError(v1::Reason reason, std::string what, ErrorFacts facts) {
   v1::ErrorDetail detail;
   detail.set_reason(reason);

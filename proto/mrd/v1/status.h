@@ -30,6 +30,9 @@ absl::Status MakeError(v1::Reason reason, std::string what, ErrorFacts facts = {
 // `status` with `detail` attached (replacing one that is there).
 absl::Status WithDetail(absl::Status status, const v1::ErrorDetail& detail);
 
+// `status` with `prefix` before its message, and its detail as it is.
+absl::Status WithPrefix(const std::string& prefix, const absl::Status& status);
+
 // The detail of a status; nothing where it has none (a transport error, a deadline).
 std::optional<v1::ErrorDetail> DetailOf(const absl::Status& status);
 
