@@ -93,6 +93,10 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
   request->set_release_after(options.release_after);
 
   absl::Status status = session_->rpc().Register(*request, response, session_->call_timeout());
+  if (ReasonOf(status) == v1::QUOTA_BUFFERS) {
+    // The daemon remembers that it did not take one of them: passed again, it may.
+    for (BufferState* buffer : buffers) buffer->Release().IgnoreError();
+  }
   if (!status.ok()) return status;
   if (options.release_after) {
     for (BufferState* buffer : buffers) buffer->Forget();

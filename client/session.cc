@@ -33,11 +33,11 @@ void KeepForEver(AttachConnection* connection, Rpc* rpc) {
 // gRPC cannot be used on both sides of a fork: its epoll instance is shared with the child, whose
 // connections would be reported to the parent, as pointers into the child's memory (seen: the
 // parent hangs or aborts). So the first process that attaches is the only one.
+std::atomic<pid_t> user_of_grpc = 0;
+
 absl::Status CheckNotAfterFork() {
-  static std::atomic<pid_t> attached_pid = 0;
-  pid_t first = 0;
-  const pid_t self = getpid();
-  if (attached_pid.compare_exchange_strong(first, self) || first == self) return absl::OkStatus();
+  const pid_t first = user_of_grpc.load();
+  if (first == 0 || first == getpid()) return absl::OkStatus();
   return LocalError(absl::StatusCode::kFailedPrecondition,
                     "cannot attach: process " + std::to_string(first) +
                         " attached before it forked this one, and gRPC works in one of them only",
@@ -68,6 +68,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& sock
   auto state = std::make_shared<SessionState>();
   auto connection = AttachConnection::Attach(std::move(parameters), state);
   if (!connection.ok()) return connection.status();
+  user_of_grpc = getpid();  // From here on; a failed attempt does not hinder a child.
   auto rpc =
       std::make_unique<Rpc>(socket_dir + "/mrd.sock", (*connection)->welcome().token(), state);
   return std::shared_ptr<Session>(

@@ -378,6 +378,21 @@ TEST(Session, IsNotTheForkedChilds) {
   EXPECT_TRUE(client->SessionStatus().ok());
 }
 
+// A prefork server that tries too early forks children that attach all the same. In a process of
+// its own: here others have attached.
+TEST(Attach, AFailedAttemptDoesNotHinderTheForkedChild) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        if (Client::Attach({.socket_dir = "/nowhere"}).ok()) _exit(1);
+        _exit(InChild([] {
+          FakeDaemon daemon;
+          return AttachTo(daemon).ok() ? 0 : 2;
+        }));
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
 TEST(Attach, LeavesNoDescriptorsBehind) {
   FakeDaemon refusing([](int socket) {
     FakeDaemon::Receive(socket);

@@ -295,6 +295,20 @@ TEST_F(Calls, PassABufferAnewAfterItsRelease) {
   EXPECT_EQ(services_.released().size(), 1u);
 }
 
+TEST_F(Calls, PassABufferAnewThatWasOneTooMany) {
+  services_.on_register = [](int n, const v1::RegisterRequest& request,
+                             v1::RegisterResponse* response) {
+    if (n == 1) return MakeError(v1::QUOTA_BUFFERS, "too many");
+    return GrantAll(n, request, response);
+  };
+  Client client = Attach();
+  auto buffer = client.CreateBuffer(4096);
+  EXPECT_EQ(ReasonOf(client.RegMsgs(*buffer).status()), v1::QUOTA_BUFFERS);
+  EXPECT_EQ(services_.released().size(), 1u);
+  EXPECT_TRUE(client.RegMsgs(*buffer).ok());
+  EXPECT_SOON(passed().size() == 2);
+}
+
 TEST_F(Calls, PassManyBuffersInPacketsOfTheDaemonsSize) {
   Client client = Attach();
   std::vector<Buffer> buffers;
