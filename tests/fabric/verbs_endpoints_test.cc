@@ -284,6 +284,53 @@ TEST_F(VerbsEndpoints, APeerWhoseAnswerNeverComesHoldsAnAcceptUpToItsDeadline) {
   EXPECT_EQ(ReasonOf(b.Wait()), v1::CONNECTION_FAILED);
 }
 
+TEST_F(VerbsEndpoints, AnIwarpPeerThatNeverFinishesItsHandshakeHoldsUpNobody) {
+  Start("devices=fake0;fake0.transport=iwarp");
+  const auto domain = MakeDomain();
+  auto listener = MakeListener();
+  auto other = MakeListener();
+  fake_->cm().HoldEstablished(true);
+  const auto booked = std::make_shared<int>();
+  std::vector<std::unique_ptr<Stranger>> silent;
+  for (int i = 0; i < 12; ++i) {  // More than there are threads that end ids.
+    Side a(domain);
+    auto spec = a.Spec("", milliseconds(20));
+    spec.held = booked;
+    listener->Accept(std::move(spec), a.Done());
+    silent.push_back(std::make_unique<Stranger>(*fake_, kIp, listener->info().local_port));
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(ReasonOf(a.Wait()), v1::WAIT_ENDED);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, fake::FakeCm::kKernelWait / 2);
+  }
+  EXPECT_EQ(booked.use_count(), 13) << "what the kernel holds stays booked";
+  const auto begin = std::chrono::steady_clock::now();
+  listener.reset();
+  // A connection that its owner drops at once ends where others of its kind do.
+  for (int i = 0; i < 2; ++i) {
+    Side c(domain);
+    fabric_->Connect("192.0.2.1", 7000, "", c.Spec(), c.Done());
+    EXPECT_EQ(Detail(c.Wait()).errno_name(), "EHOSTUNREACH");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, fake::FakeCm::kKernelWait / 2);
+  // Six go, the other six finish their handshakes after all: nothing is left of either.
+  silent.resize(6);
+  fake_->cm().HoldEstablished(false);
+  for (int i = 0; i < 20000 && booked.use_count() > 1; ++i) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(booked.use_count(), 1);
+  EXPECT_EQ(fake_->live().qps, 0);
+  for (auto& stranger : silent) {
+    EXPECT_EQ(stranger->WaitOutcome(), RDMA_CM_EVENT_ESTABLISHED);
+    EXPECT_EQ(stranger->WaitOutcome(), RDMA_CM_EVENT_DISCONNECTED);
+  }
+  Side a(domain), c(domain);
+  other->Accept(a.Spec(), a.Done());
+  fabric_->Connect(kIp, other->info().local_port, "", c.Spec(), c.Done());
+  EXPECT_TRUE(a.Wait().ok()) << a.Wait();
+  EXPECT_TRUE(c.Wait().ok()) << c.Wait();
+}
+
 TEST_F(VerbsEndpoints, APeerThatConnectsAndVanishesLeavesNothing) {
   Start("devices=fake0");
   const auto domain = MakeDomain();

@@ -24,19 +24,13 @@ sockaddr* Raw(sockaddr_storage& address) { return reinterpret_cast<sockaddr*>(&a
 
 }  // namespace
 
-ConnectAttempt::ConnectAttempt(Cm& cm, std::shared_ptr<std::atomic<uint64_t>> count,
-                               sockaddr_storage source, sockaddr_storage destination,
+ConnectAttempt::ConnectAttempt(Cm& cm, sockaddr_storage source, sockaddr_storage destination,
                                ConnectionSpec spec, EstablishedCallback done)
     : cm_(cm),
-      count_(std::move(count)),
       source_(source),
       destination_(destination),
       spec_(std::move(spec)),
-      done_(std::move(done)) {
-  count_->fetch_add(1);
-}
-
-ConnectAttempt::~ConnectAttempt() { count_->fetch_sub(1); }
+      done_(std::move(done)) {}
 
 void ConnectAttempt::Start(absl::AnyInvocable<void()> finished) {
   finished_ = std::move(finished);
@@ -63,8 +57,24 @@ void ConnectAttempt::Finish(absl::StatusOr<Established> result) {
   cm_.loop().Cancel(timer_);
   Unwatch();
   if (finished_) std::exchange(finished_, nullptr)();
-  if (!connecting_ && id_ != nullptr) cm_.Ending([self] { self->id_.reset(); });
-  done(std::move(result));
+  if (connecting_) {
+    done(std::move(result));
+  } else if (id_ == nullptr) {
+    spec_.held = nullptr;
+    done(std::move(result));
+  } else {
+    End([done = std::move(done), result = std::move(result)]() mutable {
+      done(std::move(result));
+    });
+  }
+}
+
+void ConnectAttempt::End(Workers::Function then) {
+  if (asked_) {
+    cm_.EndHandshake(std::move(id_), std::move(spec_.held), std::move(then));
+  } else {
+    cm_.End(std::move(id_), std::move(spec_.held), std::move(then));
+  }
 }
 
 void ConnectAttempt::OnReadable() {
@@ -74,6 +84,7 @@ void ConnectAttempt::OnReadable() {
 }
 
 bool ConnectAttempt::OnEvent(const CmEvent& event) {
+  asked_ = false;
   if (event.status == 0) {
     switch (event.type) {
       case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -161,8 +172,9 @@ absl::Status ConnectAttempt::MakeConnection(Device& device, std::shared_ptr<Doma
 
 void ConnectAttempt::Connected(const absl::Status& status) {
   connecting_ = false;
+  asked_ = status.ok();
   if (done_ == nullptr) {  // The wait has ended meanwhile.
-    cm_.Ending([self = shared_from_this()] { self->id_.reset(); });
+    End(nullptr);
   } else if (!status.ok()) {
     Finish(status);
   } else {

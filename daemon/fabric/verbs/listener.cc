@@ -38,7 +38,7 @@ class VerbsListener final : public Listener {
 
   void Accept(ConnectionSpec spec, EstablishedCallback done) override {
     if (absl::Status status = CheckPrivateData(spec.private_data, kMaxAcceptData); !status.ok()) {
-      done(std::move(status));
+      FailAttempt(spec, done, std::move(status));
       return;
     }
     cm_.loop().Post([queue = queue_, spec = std::move(spec), done = std::move(done)]() mutable {
@@ -89,24 +89,20 @@ void ListenQueue::Close() {
   if (id_ == nullptr) return;
   cm_.loop().Unwatch(watch_);
   // First of all, so that nothing new comes in; what had come in and was not read the kernel
-  // rejects.
+  // rejects. Neither this nor the end of a request waits for a peer: none was answered yet.
   id_.reset();
   while (!requests_.empty()) Take(requests_.begin());
-  while (!handshakes_.empty()) {
-    Handshake handshake = Take(handshakes_.begin());
-    handshake.request.id.reset();
-    handshake.accept.done(ListenerEnded());
-  }
-  while (!accepts_.empty()) Take(accepts_.begin()).done(ListenerEnded());
+  while (!handshakes_.empty()) GiveUp(Take(handshakes_.begin()), ListenerEnded());
+  while (!accepts_.empty()) Fail(Take(accepts_.begin()), ListenerEnded());
 }
 
 void ListenQueue::Accept(ConnectionSpec spec, EstablishedCallback done) {
   if (id_ == nullptr) {
-    done(ListenerEnded());
+    FailAttempt(spec, done, ListenerEnded());
     return;
   }
   const auto it = accepts_.insert(accepts_.end(), Waiting{std::move(spec), std::move(done), {}});
-  it->timer = cm_.loop().At(it->spec.deadline, [this, it] { Take(it).done(WaitEnded()); });
+  it->timer = cm_.loop().At(it->spec.deadline, [this, it] { Fail(Take(it), WaitEnded()); });
   Match();
 }
 
@@ -153,7 +149,7 @@ void ListenQueue::Match() {
   while (!accepts_.empty() && !requests_.empty()) {
     Waiting accept = Take(accepts_.begin());
     if (accept.spec.wanted && !accept.spec.wanted()) {
-      accept.done(WaitEnded());  // May end this listener.
+      Fail(std::move(accept), WaitEnded());  // May end this listener.
       continue;
     }
     Answer(std::move(accept), Take(requests_.begin()));
@@ -168,7 +164,7 @@ void ListenQueue::Answer(Waiting accept, Request request) {
   if (!status.ok()) {
     cm_.api().Reject(request.id->id());
     request.id.reset();
-    accept.done(std::move(status));
+    Fail(std::move(accept), std::move(status));
     return;
   }
   rdma_conn_param param = {};
@@ -181,7 +177,7 @@ void ListenQueue::Answer(Waiting accept, Request request) {
   param.rnr_retry_count = 7;  // Without end: the peer may post its receives later.
   if (const int error = cm_.api().Accept(request.id->id(), &param); error != 0) {
     request.id.reset();
-    accept.done(ConnectionError(peer, "it could not be accepted", error));
+    Fail(std::move(accept), ConnectionError(peer, "it could not be accepted", error));
     return;
   }
   const auto it =
@@ -191,10 +187,8 @@ void ListenQueue::Answer(Waiting accept, Request request) {
   it->accept.timer = cm_.loop().At(
       std::min(it->accept.spec.deadline, handshake_end), [this, it, peer, handshake_end] {
         const bool wait_ended = it->accept.spec.deadline < handshake_end;
-        Handshake handshake = Take(it);
-        handshake.request.id.reset();  // Who is told that it failed finds nothing of it left.
-        handshake.accept.done(wait_ended ? WaitEnded()
-                                         : ConnectionError(peer, "it did not answer", ETIMEDOUT));
+        GiveUp(Take(it),
+               wait_ended ? WaitEnded() : ConnectionError(peer, "it did not answer", ETIMEDOUT));
       });
 }
 
@@ -205,8 +199,11 @@ void ListenQueue::OnHandshake(std::list<Handshake>::iterator it) {
   std::unique_ptr<CmId> id = std::move(handshake.request.id);
   if (event->type != RDMA_CM_EVENT_ESTABLISHED || event->status != 0) {
     const std::string peer = EndpointText(id->id()->route.addr.dst_storage);
-    id.reset();
-    handshake.accept.done(ConnectionError(peer, "it gave up", event->Error()));
+    cm_.End(std::move(id), std::move(handshake.accept.spec.held),
+            [done = std::move(handshake.accept.done),
+             status = ConnectionError(peer, "it gave up", event->Error())]() mutable {
+              done(std::move(status));
+            });
     return;
   }
   ConnectionInfo info = id->Info();
@@ -215,6 +212,17 @@ void ListenQueue::OnHandshake(std::list<Handshake>::iterator it) {
                                                       std::move(handshake.accept.spec.left));
   handshake.accept.done(
       Established{std::move(connection), std::move(handshake.request.private_data)});
+}
+
+void ListenQueue::Fail(Waiting accept, absl::Status status) {
+  FailAttempt(accept.spec, accept.done, std::move(status));
+}
+
+void ListenQueue::GiveUp(Handshake handshake, absl::Status status) {
+  cm_.EndHandshake(std::move(handshake.request.id), std::move(handshake.accept.spec.held),
+                   [done = std::move(handshake.accept.done), status = std::move(status)]() mutable {
+                     done(std::move(status));
+                   });
 }
 
 ListenQueue::Waiting ListenQueue::Take(std::list<Waiting>::iterator it) {
