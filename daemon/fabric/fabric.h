@@ -165,7 +165,7 @@ class Fabric {
 
   virtual std::string name() const = 0;  // "verbs", "soft"
 
-  // By name. The state of ports and addresses is read afresh.
+  // By name. The state of ports and addresses is read afresh. May block.
   virtual std::vector<DeviceInfo> Devices() = 0;
 
   // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN,
