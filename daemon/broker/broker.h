@@ -108,6 +108,8 @@ class Broker {
   fabric::Fabric& fabric() { return fabric_; }
   Books& books() { return books_; }
   Registrar& registrar() { return registrar_; }
+  // The only one: what waits to be closed is counted whoever refused it.
+  memory::Disposer& disposer() { return disposer_; }
   memory::Mappings& mappings() { return mappings_; }
   const Limits& limits() const { return limits_; }
 

@@ -36,13 +36,11 @@ bool IsPrintable(const std::string& text) {
 
 }  // namespace
 
-AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker,
-                                   memory::Disposer& disposer, AttachOptions options,
+AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
                                    UniqueFd socket, Peer peer,
                                    std::function<void(AttachConnection*)> closed)
     : loop_(loop),
       broker_(broker),
-      disposer_(disposer),
       options_(options),
       socket_(std::move(socket)),
       closed_(std::move(closed)),
@@ -125,7 +123,7 @@ bool AttachConnection::ReceiveLocked(int most) {
 
 void AttachConnection::Dispose(Packet& packet) {
   for (UniqueFd& fd : packet.fds) {
-    if (fd) disposer_.Close(uid_, std::move(fd));
+    if (fd) broker_.disposer().Close(uid_, std::move(fd));
   }
   packet.fds.clear();
 }

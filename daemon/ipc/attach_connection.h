@@ -14,7 +14,6 @@
 #include "daemon/ipc/event.h"
 #include "daemon/ipc/packet.h"
 #include "daemon/ipc/peer.h"
-#include "daemon/memory/disposer.h"
 #include "daemon/mutex.h"
 #include "daemon/unique_fd.h"
 #include "mrd/v1/attach.pb.h"
@@ -33,9 +32,8 @@ class AttachConnection : public broker::Link,
  public:
   // `closed` is called once, in the main loop, when the connection is over; it drops the connection
   // from its table.
-  AttachConnection(sd_event* loop, broker::Broker& broker, memory::Disposer& disposer,
-                   AttachOptions options, UniqueFd socket, Peer peer,
-                   std::function<void(AttachConnection*)> closed);
+  AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options, UniqueFd socket,
+                   Peer peer, std::function<void(AttachConnection*)> closed);
   ~AttachConnection() override;
 
   // Takes packets from now on.
@@ -66,7 +64,6 @@ class AttachConnection : public broker::Link,
 
   sd_event* const loop_;
   broker::Broker& broker_;
-  memory::Disposer& disposer_;
   const AttachOptions options_;
   const UniqueFd socket_;
   const std::function<void(AttachConnection*)> closed_;

@@ -31,13 +31,13 @@ void AttachServer::Accept(UniqueFd socket) {
   if (!peer.ok()) return;
   const uid_t uid = peer->uid;
   size_t& count = by_uid_[uid];
-  if (count >= broker_.limits().sessions + kMostUnattached || disposer_.Stuck(uid)) {
+  if (count >= broker_.limits().sessions + kMostUnattached || broker_.disposer().Stuck(uid)) {
     spdlog::debug("attach: uid {} has {} connections; one more is closed", uid, count);
     return;
   }
   ++count;
   auto connection =
-      std::make_shared<AttachConnection>(loop_, broker_, disposer_, options_, std::move(socket),
+      std::make_shared<AttachConnection>(loop_, broker_, options_, std::move(socket),
                                          *std::move(peer), [this](AttachConnection* closed) {
                                            const auto entry = by_uid_.find(closed->uid());
                                            if (--entry->second == 0) by_uid_.erase(entry);

@@ -24,7 +24,6 @@ class AttachServer {
   sd_event* const loop_;
   broker::Broker& broker_;
   const AttachOptions options_;
-  memory::Disposer disposer_;
   std::unordered_map<AttachConnection*, std::shared_ptr<AttachConnection>> connections_;
   std::unordered_map<uid_t, size_t> by_uid_;  // Connections, attached or not.
   Listener listener_;
