@@ -69,9 +69,16 @@ void LogDevices(broker::Broker& broker) {
 struct Front {
   Front(sd_event* loop, broker::Broker& broker, service::Server& server, ipc::SocketDir& sockets,
         bool peer_pidfd)
-      : admin(loop, broker, {.admin = true, .peer_pidfd = peer_pidfd},
+      : admin(loop, broker,
+              {.admin = true,
+               .peer_pidfd = peer_pidfd,
+               .max_message_bytes = service::kMostMessageBytes},
               std::move(sockets.admin_attach)),
-        attach(loop, broker, {.admin = false, .peer_pidfd = peer_pidfd}, std::move(sockets.attach)),
+        attach(loop, broker,
+               {.admin = false,
+                .peer_pidfd = peer_pidfd,
+                .max_message_bytes = service::kMostMessageBytes},
+               std::move(sockets.attach)),
         rpc(loop, broker.books(), std::move(sockets.rpc),
             [&server](UniqueFd connection) { server.Serve(std::move(connection)); }) {}
 

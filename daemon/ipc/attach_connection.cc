@@ -236,7 +236,7 @@ bool AttachConnection::Admit() {
   limits->set_max_buffers_per_packet(kMostPacketFds);
   limits->set_max_buffers(broker_.limits().buffers);
   limits->set_max_ranges_per_call(broker_.limits().ranges_per_call);
-  limits->set_max_message_bytes(4 << 20);
+  limits->set_max_message_bytes(options_.max_message_bytes);
   spdlog::debug("session {} attached: uid {} pid {} ({})", session_->id, peer_.uid, peer_.pid,
                 session_->identity.comm);
   return ipc::Send(socket_.get(), packet.SerializeAsString());

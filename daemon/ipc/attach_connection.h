@@ -22,7 +22,8 @@ namespace mrd::ipc {
 
 struct AttachOptions {
   bool admin = false;
-  bool peer_pidfd = true;  // Use SO_PEERPIDFD where the kernel has it.
+  bool peer_pidfd = true;          // Use SO_PEERPIDFD where the kernel has it.
+  uint32_t max_message_bytes = 0;  // Of a gRPC request, for the welcome.
 };
 
 // Main thread, but for what Link promises to any thread. Shared with the session, which it outlives
