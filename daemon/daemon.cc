@@ -87,13 +87,19 @@ struct Front {
   ipc::RpcAcceptor rpc;
 };
 
+service::ServerOptions ServerOptionsOf(const Options& options) {
+  service::ServerOptions server = options.server;
+  server.admin_socket = ipc::AdminDir(options.sockets.dir) + "/attach.sock";
+  return server;
+}
+
 class Daemon {
  public:
   Daemon(const Options& options, fabric::Fabric& fabric, ipc::SocketDir& sockets, sd_event* loop)
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, options.limits, options.registrar_threads),
-        server_(service::Server::Start(broker_, options.server)),
+        server_(service::Server::Start(broker_, ServerOptionsOf(options))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }) {
     Sweep();

@@ -34,7 +34,8 @@ int PollerCount() {
 class GrpcServer : public Server {
  public:
   GrpcServer(broker::Broker& broker, ServerOptions options)
-      : environment_{broker, answers_, std::move(options.observe)}, endpoints_(broker) {
+      : environment_{broker, answers_, std::move(options.observe), options.admin_socket},
+        endpoints_(broker) {
     services_.push_back(MakeAdminService(environment_));
     services_.push_back(MakeDevicesService(environment_));
     services_.push_back(MakeEndpointsService(environment_, endpoints_));
@@ -54,10 +55,10 @@ class GrpcServer : public Server {
     // Reflection alone is synchronous: a thread a stream, so few of them.
     grpc::ResourceQuota quota("mrd");
     quota.SetMaxThreads(8);
-    builder.SetResourceQuota(quota);
     // Of requests under way there may be many before a token is looked at: as many as there are
     // connections and streams.
     quota.Resize(options.memory != 0 ? options.memory : DefaultMemory());
+    builder.SetResourceQuota(quota);
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 1);

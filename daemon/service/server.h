@@ -26,6 +26,8 @@ struct ServerOptions {
   // Beyond it idle connections are closed and calls cancelled until it is kept. 0: a 64th of the
   // machine's memory, at least 256 MiB.
   uint64_t memory = 0;
+  // Where admins attach, for the refusal of others.
+  std::string admin_socket = "/run/mrd-admin/attach.sock";
   // Told of each call, by the name of its request message ("RegisterRequest"), as its answer is
   // handed to gRPC: the time since the request had been parsed. From any thread; may be empty.
   std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;
