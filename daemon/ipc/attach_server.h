@@ -7,6 +7,7 @@
 
 #include "daemon/ipc/attach_connection.h"
 #include "daemon/ipc/listener.h"
+#include "daemon/ipc/sparse_warnings.h"
 
 namespace mrd::ipc {
 
@@ -26,6 +27,7 @@ class AttachServer {
   const AttachOptions options_;
   std::unordered_map<AttachConnection*, std::shared_ptr<AttachConnection>> connections_;
   std::unordered_map<uid_t, size_t> by_uid_;  // Connections, attached or not.
+  SparseWarnings warnings_;
   Listener listener_;
 };
 

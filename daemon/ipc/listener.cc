@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "spdlog/spdlog.h"
+#include "absl/strings/str_cat.h"
 
 namespace mrd::ipc {
 namespace {
@@ -34,8 +34,8 @@ void Listener::Accept() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // The connection stays in the queue, and the socket readable: without a pause this loop would
       // spin.
-      spdlog::warn("cannot accept a connection: {}; raise LimitNOFILE if this goes on",
-                   strerror(errno));
+      warnings_.Warn(0, absl::StrCat("cannot accept a connection: ", strerror(errno),
+                                     "; raise LimitNOFILE if this goes on"));
       readable_.SetEnabled(false);
       pause_ = EventSource(loop_, kPause, [this] { readable_.SetEnabled(true); });
       return;
