@@ -181,6 +181,31 @@ TEST_F(VerbsEndpoints, EveryStepOfConnectingMayFailAndLeavesNothing) {
   }
 }
 
+TEST_F(VerbsEndpoints, WhatThisHostLacksIsNotBlamedOnThePeer) {
+  Start("devices=fake0");
+  const auto domain = MakeDomain();
+  auto listener = MakeListener();
+  struct Case {
+    const char* call;
+    const char* error;
+    v1::Reason reason;
+    const char* advice;
+  };
+  for (const Case& each : {Case{"channel", "EMFILE@1", v1::DEVICE_ERROR, "LimitNOFILE"},
+                           Case{"id", "ENFILE@1", v1::DEVICE_ERROR, "LimitNOFILE"},
+                           Case{"id", "EACCES@1", v1::DEVICE_ERROR, "/dev/infiniband"},
+                           Case{"id", "ENODEV@1", v1::DEVICE_ERROR, "rdma_ucm"},
+                           Case{"id", "ENOMEM@1", v1::DEVICE_LIMIT, "memory"},
+                           Case{"connect", "ENOMEM@1", v1::DEVICE_LIMIT, "memory"}}) {
+    Side c(domain);
+    fake_->Fail("fake0", each.call, each.error);
+    fabric_->Connect(kIp, listener->info().local_port, "", c.Spec(), c.Done());
+    const auto detail = Detail(c.Wait());
+    EXPECT_EQ(detail.reason(), each.reason) << each.call << " " << each.error;
+    EXPECT_THAT(detail.advice(), HasSubstr(each.advice)) << each.call << " " << each.error;
+  }
+}
+
 TEST_F(VerbsEndpoints, EveryStepOfAcceptingMayFailAndLeavesNothing) {
   Start("devices=fake0");
   const auto domain = MakeDomain();

@@ -36,7 +36,7 @@ void ConnectAttempt::Start(absl::AnyInvocable<void()> finished) {
   finished_ = std::move(finished);
   auto id = CmId::Create(cm_.api());
   if (!id.ok()) {
-    Finish(Error("no rdma_cm id", id.error));
+    Finish(IdError(EndpointText(destination_), id.error));
     return;
   }
   id_ = std::move(id.value);
