@@ -1,6 +1,7 @@
 #include "daemon/daemon.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -101,9 +102,10 @@ class Daemon {
         broker_(fabric, options.limits, options.registrar_threads),
         server_(service::Server::Start(broker_, ServerOptionsOf(options))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
-        on_drained_(loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }) {
-    Sweep();
-  }
+        on_drained_(ipc::OrDie(
+            {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
+            "the end")),
+        sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {}
 
   // A first signal ends in order, a second one at once.
   void OnSignal(int signal) {
@@ -125,7 +127,7 @@ class Daemon {
  private:
   void Sweep() {
     server_->Sweep();
-    sweep_ = ipc::EventSource(loop_, kSweepEvery, [this] { Sweep(); });
+    sweep_.SetAgain(kSweepEvery);
   }
 
   sd_event* const loop_;
@@ -169,7 +171,10 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
     return 1;
   }
   sd_event* loop = nullptr;
-  if (sd_event_new(&loop) < 0) abort();
+  if (const int result = sd_event_new(&loop); result < 0) {
+    spdlog::error("no main loop: {}", strerror(-result));
+    return 1;
+  }
   {
     Daemon daemon(options, **fabric, *sockets, loop);
     sd_event_add_signal(loop, nullptr, SIGTERM, OnSignal, &daemon);

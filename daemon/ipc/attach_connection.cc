@@ -49,7 +49,7 @@ AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, Attac
 
 AttachConnection::~AttachConnection() = default;
 
-void AttachConnection::Start() {
+bool AttachConnection::Start() {
   // As soon as possible: credentials come only with packets sent after it is set.
   const int on = 1;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
@@ -59,6 +59,7 @@ void AttachConnection::Start() {
     spdlog::debug("attach: no hello within {} s", kHandshake.count());
     Close();
   });
+  return readable_ && too_late_;
 }
 
 void AttachConnection::Close() {
@@ -86,6 +87,7 @@ void AttachConnection::OnReady(uint32_t) {
       too_late_.reset();
       if (!death_ && peer_.pidfd) {
         death_ = EventSource(loop_, peer_.pidfd.get(), EPOLLIN, [this](uint32_t) { Close(); });
+        standing = static_cast<bool>(death_);  // Else a fork could keep a dead session.
       }
     }
   }

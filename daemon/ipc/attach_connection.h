@@ -37,8 +37,8 @@ class AttachConnection : public broker::Link,
                    Peer peer, std::function<void(AttachConnection*)> closed);
   ~AttachConnection() override;
 
-  // Takes packets from now on.
-  void Start();
+  // Takes packets from now on. False: it cannot, and is to be closed.
+  bool Start();
   // Ends the connection and its session.
   void Close();
   uid_t uid() const { return uid_; }

@@ -56,7 +56,7 @@ void AttachServer::Accept(UniqueFd socket) {
                                            connections_.erase(closed);
                                          });
   connections_.emplace(connection.get(), connection);
-  connection->Start();
+  if (!connection->Start()) connection->Close();
 }
 
 }  // namespace mrd::ipc

@@ -18,11 +18,10 @@ class Listener {
  private:
   void Accept();
 
-  sd_event* const loop_;
   const UniqueFd socket_;
   const std::function<void(UniqueFd)> accepted_;
   EventSource readable_;
-  EventSource pause_;  // Set while there are no descriptors left to accept with.
+  EventSource pause_;  // Runs while there are no descriptors left to accept with.
   SparseWarnings warnings_;
 };
 

@@ -47,6 +47,11 @@ void RpcAcceptor::Accept(UniqueFd connection) {
     books_.Release(connections_.at(key).uid, one);
     connections_.erase(key);
   });
+  if (!entry.over) {  // Nobody would learn that it has ended.
+    connections_.erase(key);
+    books_.Release(peer.uid, one);
+    return;
+  }
   serve_(std::move(connection));
 }
 

@@ -63,6 +63,10 @@ void Cm::EndHandshake(std::unique_ptr<CmId> id, std::shared_ptr<void> held,
     End(std::move(it->id), std::move(it->held), nullptr);
     unfinished_.erase(it);
   });
+  if (it->watch == 0) {  // Then one of those threads waits for it.
+    End(std::move(it->id), std::move(it->held), nullptr);
+    unfinished_.erase(it);
+  }
   if (then) then();
 }
 

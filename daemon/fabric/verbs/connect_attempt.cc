@@ -47,7 +47,7 @@ void ConnectAttempt::Start(absl::AnyInvocable<void()> finished) {
     return;
   }
   timer_ = cm_.loop().At(spec_.deadline, [this] { Finish(WaitEnded()); });
-  Watch();
+  Watch();  // May end it.
 }
 
 void ConnectAttempt::Finish(absl::StatusOr<Established> result) {
@@ -103,6 +103,11 @@ bool ConnectAttempt::OnEvent(const CmEvent& event) {
         info.device = device->name();  // Not null: Connect has found it.
         auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id_), std::move(info),
                                                             std::move(spec_.left));
+        if (!connection->watched()) {
+          cm_.End(connection->Release(), std::move(spec_.held), nullptr);
+          Finish(Error("the daemon cannot wait for its events", ENOMEM));
+          return false;
+        }
         Finish(Established{std::move(connection), event.private_data});
         return false;
       }
@@ -184,6 +189,7 @@ void ConnectAttempt::Connected(const absl::Status& status) {
 
 void ConnectAttempt::Watch() {
   watch_ = cm_.loop().Watch(id_->fd(), [self = shared_from_this()] { self->OnReadable(); });
+  if (watch_ == 0) Finish(Error("the daemon cannot wait for its events", ENOMEM));
 }
 
 void ConnectAttempt::Unwatch() { cm_.loop().Unwatch(std::exchange(watch_, 0)); }

@@ -74,15 +74,18 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(Cm& cm, const std::string& addr
     info.device = device->name();
   }
   auto queue = std::make_shared<ListenQueue>(cm, std::move(id.value), backlog);
-  cm.loop().RunSync([&] { queue->Start(queue); });
+  bool started = false;
+  cm.loop().RunSync([&] { started = queue->Start(queue); });
+  if (!started) return BindError(text, ENOMEM);
   return std::make_unique<VerbsListener>(cm, std::move(info), std::move(queue));
 }
 
 ListenQueue::ListenQueue(Cm& cm, std::unique_ptr<CmId> id, size_t backlog)
     : cm_(cm), id_(std::move(id)), backlog_(backlog) {}
 
-void ListenQueue::Start(std::shared_ptr<ListenQueue> self) {
+bool ListenQueue::Start(std::shared_ptr<ListenQueue> self) {
   watch_ = cm_.loop().Watch(id_->fd(), [self = std::move(self)] { self->OnReadable(); });
+  return watch_ != 0;
 }
 
 void ListenQueue::Close() {
@@ -138,6 +141,11 @@ void ListenQueue::OnRequest(CmEvent event) {
   it->watch = cm_.loop().Watch(it->id->fd(), [this, it] {
     if (it->id->NextEvent()) Take(it);
   });
+  if (it->watch == 0) {
+    cm_.api().Reject(it->id->id());
+    Take(it);
+    return;
+  }
   it->timer = cm_.loop().At(std::chrono::steady_clock::now() + kRequestWait, [this, it] {
     cm_.api().Reject(it->id->id());
     Take(it);
@@ -183,6 +191,10 @@ void ListenQueue::Answer(Waiting accept, Request request) {
   const auto it =
       handshakes_.insert(handshakes_.end(), Handshake{std::move(accept), std::move(request)});
   it->request.watch = cm_.loop().Watch(it->request.id->fd(), [this, it] { OnHandshake(it); });
+  if (it->request.watch == 0) {
+    GiveUp(Take(it), ConnectionError(peer, "the daemon cannot wait for its events", ENOMEM));
+    return;
+  }
   const auto handshake_end = std::chrono::steady_clock::now() + kHandshakeWait;
   it->accept.timer = cm_.loop().At(
       std::min(it->accept.spec.deadline, handshake_end), [this, it, peer, handshake_end] {
@@ -210,6 +222,14 @@ void ListenQueue::OnHandshake(std::list<Handshake>::iterator it) {
   info.device = handshake.request.device->name();
   auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id), std::move(info),
                                                       std::move(handshake.accept.spec.left));
+  if (!connection->watched()) {
+    cm_.End(connection->Release(), std::move(handshake.accept.spec.held),
+            [done = std::move(handshake.accept.done),
+             peer = connection->info().peer_address]() mutable {
+              done(ConnectionError(peer, "the daemon cannot wait for its events", ENOMEM));
+            });
+    return;
+  }
   handshake.accept.done(
       Established{std::move(connection), std::move(handshake.request.private_data)});
 }

@@ -32,8 +32,8 @@ class ListenQueue {
   ListenQueue(const ListenQueue&) = delete;
   ListenQueue& operator=(const ListenQueue&) = delete;
 
-  // Begins to read events. `self` is this: it stays until Close.
-  void Start(std::shared_ptr<ListenQueue> self);
+  // Begins to read events. `self` is this: it stays until Close. False: the loop cannot watch it.
+  bool Start(std::shared_ptr<ListenQueue> self);
   void Accept(ConnectionSpec spec, EstablishedCallback done);
   // Ends all that waits, and the id.
   void Close();
