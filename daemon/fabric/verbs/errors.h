@@ -22,7 +22,7 @@ struct Failed {
   uint64_t used = 0;  // By this daemon.
 };
 
-// A device's call that needed no memory of the client's.
+// A device's call that failed. Of a registration only what RegisterError does not know better.
 absl::Status DeviceError(const Failed& failed, int error);
 
 // A registration.
