@@ -39,8 +39,7 @@ absl::Status Listener::Close() const { return state_->Disconnect(); }
 
 absl::StatusOr<Endpoint> Listener::Accept(std::string_view private_data,
                                           std::chrono::milliseconds wait) const {
-  // Not through state_: the caller may close or destroy the listener from another thread to wake
-  // us.
+  // The connection's too.
   const std::shared_ptr<internal::Session> session = state_->session();
   v1::AcceptRequest request;
   request.set_endpoint_id(state_->info().endpoint_id());

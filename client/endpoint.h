@@ -74,7 +74,8 @@ class Listener final {
   absl::StatusOr<Endpoint> Accept(std::string_view private_data,
                                   std::chrono::milliseconds wait = std::chrono::hours(1)) const;
 
-  // Stops listening; waiting Accepts fail. Accepted connections stand. Again: OK, nothing happens.
+  // Stops listening; waiting Accepts fail: the way to wake them from another thread. Accepted
+  // connections stand. Again: OK, nothing happens.
   absl::Status Close() const;
 
  private:

@@ -1,6 +1,7 @@
 #include "daemon/daemon.h"
 
 #include <signal.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
@@ -69,9 +70,16 @@ void LogDevices(broker::Broker& broker) {
 struct Front {
   Front(sd_event* loop, broker::Broker& broker, service::Server& server, ipc::SocketDir& sockets,
         bool peer_pidfd)
-      : admin(loop, broker, {.admin = true, .peer_pidfd = peer_pidfd},
+      : admin(loop, broker,
+              {.admin = true,
+               .peer_pidfd = peer_pidfd,
+               .max_message_bytes = service::kMostMessageBytes},
               std::move(sockets.admin_attach)),
-        attach(loop, broker, {.admin = false, .peer_pidfd = peer_pidfd}, std::move(sockets.attach)),
+        attach(loop, broker,
+               {.admin = false,
+                .peer_pidfd = peer_pidfd,
+                .max_message_bytes = service::kMostMessageBytes},
+               std::move(sockets.attach)),
         rpc(loop, broker.books(), std::move(sockets.rpc),
             [&server](UniqueFd connection) { server.Serve(std::move(connection)); }) {}
 
@@ -80,17 +88,24 @@ struct Front {
   ipc::RpcAcceptor rpc;
 };
 
+service::ServerOptions ServerOptionsOf(const Options& options) {
+  service::ServerOptions server = options.server;
+  server.admin_socket = ipc::AdminDir(options.sockets.dir) + "/attach.sock";
+  return server;
+}
+
 class Daemon {
  public:
   Daemon(const Options& options, fabric::Fabric& fabric, ipc::SocketDir& sockets, sd_event* loop)
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, options.limits, options.registrar_threads),
-        server_(service::Server::Start(broker_, options.server)),
+        server_(service::Server::Start(broker_, ServerOptionsOf(options))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
-        on_drained_(loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }) {
-    Sweep();
-  }
+        on_drained_(ipc::OrDie(
+            {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
+            "the end")),
+        sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {}
 
   // A first signal ends in order, a second one at once.
   void OnSignal(int signal) {
@@ -112,7 +127,7 @@ class Daemon {
  private:
   void Sweep() {
     server_->Sweep();
-    sweep_ = ipc::EventSource(loop_, kSweepEvery, [this] { Sweep(); });
+    sweep_.SetAgain(kSweepEvery);
   }
 
   sd_event* const loop_;
@@ -156,7 +171,10 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
     return 1;
   }
   sd_event* loop = nullptr;
-  if (sd_event_new(&loop) < 0) abort();
+  if (const int result = sd_event_new(&loop); result < 0) {
+    spdlog::error("no main loop: {}", strerror(-result));
+    return 1;
+  }
   {
     Daemon daemon(options, **fabric, *sockets, loop);
     sd_event_add_signal(loop, nullptr, SIGTERM, OnSignal, &daemon);

@@ -61,7 +61,8 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
       ->transform(CLI::CheckedTransformer(levels).description(""));
   app.footer(
       "SIGTERM and SIGINT end every session in order, then the daemon.\n"
-      "Exit status: 0 ended by a signal; 1 could not start; 2 usage.");
+      "Exit status: 0 ended by a signal; 1 could not start, or ended at once by a second signal;\n"
+      "2 usage.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -23,6 +23,9 @@ constexpr size_t kRefusalsRemembered = 256;
 // Reading devices afresh goes to sysfs: not for each of a client's calls.
 constexpr std::chrono::seconds kCatalogFresh{1};
 
+// Whose share of the registrar's threads a look at the devices takes; ids of sessions begin at 1.
+constexpr Owner kDaemon{0, static_cast<uid_t>(-1)};
+
 std::string RandomBytes(size_t count) {
   std::string bytes(count, '\0');
   // Up to 256 bytes come whole (getrandom(2)); without them no identity is safe.
@@ -237,11 +240,12 @@ void Broker::ReleaseBuffers(const SessionRef& session, const std::vector<uint64_
 }
 
 std::vector<DeviceRef> Broker::Catalog(bool refresh) {
-  const auto now = std::chrono::steady_clock::now();
   {
     MutexLock lock(mutex_);
-    if (!refresh || now - catalog_read_ < kCatalogFresh) return catalog_;
-    catalog_read_ = now;
+    if (!refresh) return catalog_;
+    while (catalog_reading_) catalog_changed_.Wait(mutex_);
+    if (std::chrono::steady_clock::now() - catalog_read_ < kCatalogFresh) return catalog_;
+    catalog_reading_ = true;
   }
   std::vector<DeviceRef> fresh;
   for (fabric::DeviceInfo& device : fabric_.Devices()) {
@@ -249,7 +253,35 @@ std::vector<DeviceRef> Broker::Catalog(bool refresh) {
   }
   MutexLock lock(mutex_);
   catalog_ = fresh;
+  catalog_read_ = std::chrono::steady_clock::now();
+  catalog_reading_ = false;
+  catalog_changed_.NotifyAll();
   return fresh;
+}
+
+void Broker::ListDevices(DevicesDone done) {
+  std::vector<DeviceRef> known;
+  bool fresh;
+  {
+    MutexLock lock(mutex_);
+    fresh = std::chrono::steady_clock::now() - catalog_read_ < kCatalogFresh;
+    if (fresh) {
+      known = catalog_;
+    } else {
+      devices_wanted_.push_back(std::move(done));
+      if (devices_wanted_.size() > 1) return;
+    }
+  }
+  if (fresh) return done(known);
+  registrar_.SubmitCleanup(kDaemon, [this] {
+    const auto devices = Catalog(true);
+    std::vector<DevicesDone> wanted;
+    {
+      MutexLock lock(mutex_);
+      wanted.swap(devices_wanted_);
+    }
+    for (DevicesDone& each : wanted) each(devices);
+  });
 }
 
 absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::string& device) {

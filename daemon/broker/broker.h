@@ -44,6 +44,7 @@ struct RegisterSpec {
 
 // Called exactly once, from any thread.
 using Done = absl::AnyInvocable<void(absl::Status)>;
+using DevicesDone = absl::AnyInvocable<void(const std::vector<DeviceRef>&)>;
 
 struct LeasePage {
   std::vector<std::pair<uint64_t, LeaseView>> leases;  // With the id of its session.
@@ -92,8 +93,11 @@ class Broker {
   LeasePage Leases(const SessionRef& session, uint64_t after, size_t most);
   SessionRef SessionById(uint64_t id);
 
-  // By name, not older than a second.
+  // By name, not older than a second. May block: it asks the kernel.
   std::vector<DeviceRef> Devices() { return Catalog(true); }
+  // The same for a thread that must not block: `done` is called at once where such a list is at
+  // hand, else by a thread of the registrar. Calls that come together share one look.
+  void ListDevices(DevicesDone done);
   std::map<std::string, uint64_t> RegionsByDevice();
   Totals Count();
   // Of this session on this device, made when first asked for. May block.
@@ -104,6 +108,8 @@ class Broker {
   fabric::Fabric& fabric() { return fabric_; }
   Books& books() { return books_; }
   Registrar& registrar() { return registrar_; }
+  // The only one: what waits to be closed is counted whoever refused it.
+  memory::Disposer& disposer() { return disposer_; }
   memory::Mappings& mappings() { return mappings_; }
   const Limits& limits() const { return limits_; }
 
@@ -141,6 +147,9 @@ class Broker {
   std::function<void()> drained_ MRD_GUARDED_BY(mutex_);
   std::vector<DeviceRef> catalog_ MRD_GUARDED_BY(mutex_);
   std::chrono::steady_clock::time_point catalog_read_ MRD_GUARDED_BY(mutex_);
+  bool catalog_reading_ MRD_GUARDED_BY(mutex_) = false;  // By one thread; others wait for it.
+  CondVar catalog_changed_;
+  std::vector<DevicesDone> devices_wanted_ MRD_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Lease>> stuck_
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.
   memory::Disposer disposer_;

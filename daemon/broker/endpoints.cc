@@ -1,5 +1,6 @@
 #include "daemon/broker/endpoints.h"
 
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,60 @@ EndpointView ViewOf(const Endpoint& endpoint) {
 }
 
 }  // namespace
+
+// What an attempt to make a connection has booked. The callback and the fabric hold it: the one
+// until the attempt is answered, the other until nothing is left of it.
+class Endpoints::Attempt {
+ public:
+  Attempt(Endpoints& endpoints, Work work, bool connects)
+      : endpoints_(endpoints), work_(std::move(work)), connects_(connects) {}
+  ~Attempt() {
+    EndConnect();
+    if (!established_) endpoints_.Unbook(session());
+  }
+  Attempt(const Attempt&) = delete;
+  Attempt& operator=(const Attempt&) = delete;
+
+  const SessionRef& session() const { return work_.session(); }
+
+  // The endpoint has what was booked from now on. By the callback, once.
+  void Established() {
+    EndConnect();
+    established_ = true;
+  }
+
+ private:
+  void EndConnect() {
+    if (connects_.exchange(false)) endpoints_.EndConnect(session()->identity.uid);
+  }
+
+  Endpoints& endpoints_;
+  const Work work_;
+  std::atomic<bool> connects_;
+  std::atomic<bool> established_ = false;
+};
+
+absl::Status Endpoints::BeginConnect(uint32_t uid) {
+  MutexLock lock(mutex_);
+  uint64_t& count = connects_[uid];
+  if (count >= kMostConnects) {
+    return MakeError(
+        v1::BUSY, absl::StrCat("this user has ", count, " connections being made"),
+        {.limit_name = "connections being made by the uid",
+         .limit = kMostConnects,
+         .used = count,
+         .advice = "Try again after a pause; those to hosts that do not answer count until the "
+                   "kernel gives up, which may be minutes"});
+  }
+  ++count;
+  return absl::OkStatus();
+}
+
+void Endpoints::EndConnect(uint32_t uid) {
+  MutexLock lock(mutex_);
+  const auto count = connects_.find(uid);
+  if (--count->second == 0) connects_.erase(count);
+}
 
 absl::StatusOr<Work> Endpoints::Book(const SessionRef& session) {
   auto work = Work::Begin(broker_, session);
@@ -89,8 +144,9 @@ void Endpoints::PeerLeft(const SessionRef& session, uint64_t id, bool error) {
 
 fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
                                           const std::shared_ptr<Endpoint>& endpoint,
-                                          ConnectionWish wish) {
+                                          ConnectionWish wish, std::shared_ptr<Attempt> attempt) {
   fabric::ConnectionSpec spec;
+  spec.held = std::move(attempt);
   spec.private_data = std::move(wish.private_data);
   spec.deadline = wish.deadline;
   spec.domain = [this, session](
@@ -112,12 +168,12 @@ fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
   return spec;
 }
 
-fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Work> work,
+fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> attempt,
                                                      std::shared_ptr<Endpoint> endpoint,
                                                      EndpointDone done) {
-  return [this, work, endpoint,
+  return [this, attempt = std::move(attempt), endpoint,
           done = std::move(done)](absl::StatusOr<fabric::Established> made) mutable {
-    const SessionRef& session = work->session();
+    const SessionRef session = attempt->session();
     absl::Status refusal = made.status();
     if (made.ok()) {
       endpoint->state = v1::Endpoint::CONNECTED;
@@ -125,17 +181,20 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Work> work,
       endpoint->connection = std::move(made->connection);
       EndpointView view = ViewOf(*endpoint);
       view.private_data = std::move(made->private_data);
-      if (Keep(session, endpoint)) return done(std::move(view));
+      if (Keep(session, endpoint)) {
+        attempt->Established();
+        return done(std::move(view));
+      }
       refusal = SessionUnknown();
     }
     // A connection's end may block, and waits for this very thread: elsewhere.
-    broker_.registrar().SubmitCleanup(
-        session->owner(),
-        [this, work, endpoint = std::move(endpoint), done = std::move(done), refusal]() mutable {
-          endpoint.reset();
-          Unbook(work->session());
-          done(refusal);
-        });
+    broker_.registrar().SubmitCleanup(session->owner(),
+                                      [attempt = std::move(attempt), endpoint = std::move(endpoint),
+                                       done = std::move(done), refusal]() mutable {
+                                        endpoint.reset();
+                                        attempt.reset();
+                                        done(refusal);
+                                      });
   };
 }
 
@@ -159,20 +218,26 @@ void Endpoints::Accept(const SessionRef& session, uint64_t listener_id, Connecti
   if (!work.ok()) return done(work.status());
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->id = broker_.NextId();
-  listener->Accept(
-      SpecFor(session, endpoint, std::move(wish)),
-      OnEstablished(std::make_shared<Work>(*std::move(work)), endpoint, std::move(done)));
+  auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/false);
+  auto spec = SpecFor(session, endpoint, std::move(wish), attempt);
+  listener->Accept(std::move(spec), OnEstablished(std::move(attempt), endpoint, std::move(done)));
 }
 
 void Endpoints::Connect(const SessionRef& session, const std::string& address, uint32_t port,
                         const std::string& source, ConnectionWish wish, EndpointDone done) {
+  const uint32_t uid = session->identity.uid;
+  if (auto begun = BeginConnect(uid); !begun.ok()) return done(begun);
   auto work = Book(session);
-  if (!work.ok()) return done(work.status());
+  if (!work.ok()) {
+    EndConnect(uid);
+    return done(work.status());
+  }
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->id = broker_.NextId();
-  broker_.fabric().Connect(
-      address, port, source, SpecFor(session, endpoint, std::move(wish)),
-      OnEstablished(std::make_shared<Work>(*std::move(work)), endpoint, std::move(done)));
+  auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/true);
+  auto spec = SpecFor(session, endpoint, std::move(wish), attempt);
+  broker_.fabric().Connect(address, port, source, std::move(spec),
+                           OnEstablished(std::move(attempt), endpoint, std::move(done)));
 }
 
 void Endpoints::Disconnect(const SessionRef& session, uint64_t id, Done done) {

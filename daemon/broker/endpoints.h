@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "daemon/broker/broker.h"
+#include "daemon/mutex.h"
 #include "mrd/v1/endpoint.pb.h"
 
 namespace mrd::broker {
@@ -43,13 +45,18 @@ struct ConnectionWish {
 // Thread-safe; the broker outlives it.
 class Endpoints {
  public:
+  // Attempts to connect of one uid at one time, those included whose wait has ended while the
+  // kernel works on them. A host that does not answer keeps each for minutes on some devices.
+  static constexpr uint64_t kMostConnects = fabric::kMostConnects / 8;
+
   explicit Endpoints(Broker& broker) : broker_(broker) {}
 
   // Errors: those of the fabric, QUOTA_ENDPOINTS, BUSY, SESSION_UNKNOWN.
   void Listen(const SessionRef& session, std::string address, uint32_t port, int backlog,
               EndpointDone done);
-  // Errors: those of the fabric, ENDPOINT_UNKNOWN, ENDPOINT_STATE, QUOTA_ENDPOINTS,
-  // SESSION_UNKNOWN.
+  // An Accept or Connect that waits counts as an endpoint; so does one that has failed, for as long
+  // as the kernel works on it still. Errors: those of the fabric, ENDPOINT_UNKNOWN, ENDPOINT_STATE,
+  // QUOTA_ENDPOINTS, SESSION_UNKNOWN; Connect: BUSY beyond kMostConnects.
   void Accept(const SessionRef& session, uint64_t listener_id, ConnectionWish wish,
               EndpointDone done);
   void Connect(const SessionRef& session, const std::string& address, uint32_t port,
@@ -59,6 +66,8 @@ class Endpoints {
   std::vector<EndpointView> List(const SessionRef& session);
 
  private:
+  class Attempt;
+
   absl::StatusOr<Work> Book(const SessionRef& session);
   void Unbook(const SessionRef& session);
   // Gives the endpoint to its session. It is moved: the last holder ends it, which may block, and
@@ -66,12 +75,17 @@ class Endpoints {
   // to end.
   bool Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint);
   fabric::ConnectionSpec SpecFor(const SessionRef& session,
-                                 const std::shared_ptr<Endpoint>& endpoint, ConnectionWish wish);
-  fabric::EstablishedCallback OnEstablished(std::shared_ptr<Work> work,
+                                 const std::shared_ptr<Endpoint>& endpoint, ConnectionWish wish,
+                                 std::shared_ptr<Attempt> attempt);
+  fabric::EstablishedCallback OnEstablished(std::shared_ptr<Attempt> attempt,
                                             std::shared_ptr<Endpoint> endpoint, EndpointDone done);
   void PeerLeft(const SessionRef& session, uint64_t id, bool error);
+  absl::Status BeginConnect(uint32_t uid) MRD_EXCLUDES(mutex_);
+  void EndConnect(uint32_t uid) MRD_EXCLUDES(mutex_);
 
   Broker& broker_;
+  Mutex mutex_;
+  std::unordered_map<uint32_t, uint64_t> connects_ MRD_GUARDED_BY(mutex_);  // By uid; none is 0.
 };
 
 }  // namespace mrd::broker

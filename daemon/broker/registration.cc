@@ -42,7 +42,7 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
   if (auto shape = self->CheckShape(); !shape.ok()) return self->done_(shape);
   if (self->Repeats()) return;
   if (auto found = self->FindBuffers(); !found.ok()) return self->Finish(found);
-  if (auto found = self->FindDevices(); !found.ok()) return self->Finish(found);
+  if (auto found = self->FindDevices(/*may_block=*/false); !found.ok()) return self->Finish(found);
   const bool domains_made = self->FindDomains();
 
   uint64_t weight = 0;
@@ -166,13 +166,18 @@ absl::Status Registration::FindBuffers() {
   return absl::OkStatus();
 }
 
-absl::Status Registration::FindDevices() {
+absl::Status Registration::FindDevices(bool may_block) {
   devices_ = spec_.devices;
   if (!devices_.empty()) return absl::OkStatus();
-  const auto catalog = broker_.Catalog(/*refresh=*/false);
+  const auto catalog = broker_.Catalog(/*refresh=*/may_block);
   for (const DeviceRef& device : catalog) {
     if (spec_.all_devices || device->active) devices_.push_back(device->name);
     if (!spec_.all_devices && !devices_.empty()) break;
+  }
+  if (!may_block) {
+    // A link that went down or came up meanwhile is known to the calls after this one.
+    broker_.ListDevices([](const std::vector<DeviceRef>&) {});
+    if (devices_.empty()) return absl::OkStatus();
   }
   if (devices_.empty() && !catalog.empty()) devices_.push_back(catalog.front()->name);
   if (!devices_.empty()) return absl::OkStatus();
@@ -181,6 +186,7 @@ absl::Status Registration::FindDevices() {
 }
 
 bool Registration::FindDomains() {
+  if (devices_.empty()) return false;
   MutexLock lock(session_.mutex);
   for (const std::string& name : devices_) {
     const auto made = std::find_if(session_.domains.begin(), session_.domains.end(),
@@ -233,6 +239,9 @@ void Registration::Run() {
 }
 
 absl::Status Registration::Make() {
+  if (devices_.empty()) {
+    if (auto found = FindDevices(/*may_block=*/true); !found.ok()) return found;
+  }
   // The checks first: a refused call makes no domain.
   if (auto checked = CheckAndBook(); !checked.ok()) return checked;
   if (domains_.empty()) {

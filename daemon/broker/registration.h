@@ -29,7 +29,9 @@ class Registration {
   // Joins a call with the same request_id. True: this one is answered, or will be with that one.
   bool Repeats();
   absl::Status FindBuffers();
-  absl::Status FindDevices();
+  // `may_block`: devices are looked at afresh. Else it finds none, and is to be called again by a
+  // thread that may block, where none of those known is active.
+  absl::Status FindDevices(bool may_block);
   // The session's domains on these devices. False: one of them is still to be made.
   bool FindDomains();
   absl::Status MakeDomains();

@@ -88,7 +88,7 @@ absl::Status CheckPrivateData(const std::string& data, size_t max) {
   if (data.size() <= max) return absl::OkStatus();
   return MakeError(v1::REQUEST_INVALID,
                    absl::StrCat("private data of ", data.size(), " bytes; ", max, " is the most"),
-                   {.limit_name = "bytes of private data",
+                   {.limit_name = "bytes of private_data",
                     .limit = max,
                     .advice = "Send the rest over the connection"});
 }

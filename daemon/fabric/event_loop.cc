@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "spdlog/spdlog.h"
+
 namespace mrd::fabric {
 namespace {
 
@@ -24,11 +26,11 @@ int CheckOrDie(const char* what, int result) {
   abort();
 }
 
-void Add(int epoll, int fd, EventLoop::WatchId id) {
+int Add(int epoll, int fd, EventLoop::WatchId id) {
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.u64 = id;
-  CheckOrDie("epoll_ctl", epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
 }  // namespace
@@ -36,7 +38,7 @@ void Add(int epoll, int fd, EventLoop::WatchId id) {
 EventLoop::EventLoop(const std::string& name)
     : epoll_(CheckOrDie("epoll_create1", epoll_create1(EPOLL_CLOEXEC))),
       wake_(CheckOrDie("eventfd", eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK))) {
-  Add(epoll_, wake_, kWake);
+  CheckOrDie("epoll_ctl", Add(epoll_, wake_, kWake));
   // The thread sees its own id in thread_ only after the assignment; what it runs comes by Post,
   // after it.
   thread_ = std::thread([this] { Run(); });
@@ -85,8 +87,11 @@ void EventLoop::RunSync(absl::FunctionRef<void()> function) {
 
 EventLoop::WatchId EventLoop::Watch(int fd, Function readable) {
   const WatchId id = next_watch_++;
+  if (Add(epoll_, fd, id) < 0) {
+    spdlog::error("epoll_ctl: {}", strerror(errno));
+    return 0;
+  }
   watches_[id] = std::make_shared<Watched>(Watched{fd, std::move(readable)});
-  Add(epoll_, fd, id);
   return id;
 }
 

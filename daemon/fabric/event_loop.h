@@ -28,7 +28,7 @@ class EventLoop {
  public:
   using Function = absl::AnyInvocable<void()>;
   using Deadline = std::chrono::steady_clock::time_point;
-  using WatchId = uint64_t;  // Never 0, never used again.
+  using WatchId = uint64_t;  // Never used again; 0: none.
   struct TimerId {
     Deadline at;
     uint64_t number = 0;  // 0: no timer.
@@ -54,7 +54,8 @@ class EventLoop {
 
   // Calls `readable` whenever `fd` is readable, has hung up or failed (level-triggered). The fd
   // stays the caller's, and stays open until Unwatch. A callback may unwatch any fd, its own
-  // included; afterwards it is not called again.
+  // included; afterwards it is not called again. 0: the kernel does not take it (no memory, or
+  // fs.epoll.max_user_watches), which is logged; what it is for cannot go on.
   WatchId Watch(int fd, Function readable);
   void Unwatch(WatchId id);
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -124,13 +125,25 @@ struct ConnectionSpec {
   // Whether the attempt is still wanted; asked just before a peer is answered. May be empty:
   // always.
   std::function<bool()> wanted;
+  // What its owner booked for the attempt. Let go of before `done` is told of a failure, or later
+  // where the kernel works on beyond the deadline and cannot be stopped: rdma_connect on iWARP to a
+  // host that does not answer, an iWARP handshake that the peer does not finish. Its destructor
+  // runs on any thread and must not block. May be null.
+  std::shared_ptr<void> held;
   // The peer disconnected, or the connection failed; `error` tells which. At most once, after
   // `done` was given the connection. The connection still has to be destroyed.
   std::function<void(bool error)> left;
 };
 
+// For fabrics: tells that an attempt has come to nothing, and nothing is left of it.
+inline void FailAttempt(ConnectionSpec& spec, EstablishedCallback& done, absl::Status status) {
+  spec.held = nullptr;
+  done(std::move(status));
+}
+
 // A listening endpoint. Its end (destructor, may block) answers waiting Accepts with
-// ENDPOINT_UNKNOWN and rejects requests that nobody took; connections that were accepted stand.
+// ENDPOINT_UNKNOWN and rejects requests that nobody took; connections that were accepted stand. An
+// Accept whose handshake is under way gets the same answer, maybe a moment later.
 class Listener {
  public:
   virtual ~Listener() = default;
@@ -142,13 +155,17 @@ class Listener {
   virtual void Accept(ConnectionSpec spec, EstablishedCallback done) = 0;
 };
 
+// Attempts to connect at one time, those included whose wait has ended while the kernel works on
+// them: a fabric refuses more with BUSY. Whoever calls it divides them among its clients.
+inline constexpr uint64_t kMostConnects = 256;
+
 class Fabric {
  public:
   virtual ~Fabric() = default;
 
   virtual std::string name() const = 0;  // "verbs", "soft"
 
-  // By name. The state of ports and addresses is read afresh.
+  // By name. The state of ports and addresses is read afresh. May block.
   virtual std::vector<DeviceInfo> Devices() = 0;
 
   // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN,
@@ -160,7 +177,7 @@ class Fabric {
   virtual absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address,
                                                            uint32_t port, int backlog) = 0;
 
-  // Does not block. `source` may be empty.
+  // Does not block. `source` may be empty. Errors besides those of making a connection: BUSY.
   virtual void Connect(const std::string& address, uint32_t port, const std::string& source,
                        ConnectionSpec spec, EstablishedCallback done) = 0;
 };

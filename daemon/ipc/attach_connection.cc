@@ -36,13 +36,11 @@ bool IsPrintable(const std::string& text) {
 
 }  // namespace
 
-AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker,
-                                   memory::Disposer& disposer, AttachOptions options,
+AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
                                    UniqueFd socket, Peer peer,
                                    std::function<void(AttachConnection*)> closed)
     : loop_(loop),
       broker_(broker),
-      disposer_(disposer),
       options_(options),
       socket_(std::move(socket)),
       closed_(std::move(closed)),
@@ -51,7 +49,7 @@ AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker,
 
 AttachConnection::~AttachConnection() = default;
 
-void AttachConnection::Start() {
+bool AttachConnection::Start() {
   // As soon as possible: credentials come only with packets sent after it is set.
   const int on = 1;
   setsockopt(socket_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on);
@@ -61,6 +59,7 @@ void AttachConnection::Start() {
     spdlog::debug("attach: no hello within {} s", kHandshake.count());
     Close();
   });
+  return readable_ && too_late_;
 }
 
 void AttachConnection::Close() {
@@ -88,6 +87,7 @@ void AttachConnection::OnReady(uint32_t) {
       too_late_.reset();
       if (!death_ && peer_.pidfd) {
         death_ = EventSource(loop_, peer_.pidfd.get(), EPOLLIN, [this](uint32_t) { Close(); });
+        standing = static_cast<bool>(death_);  // Else a fork could keep a dead session.
       }
     }
   }
@@ -125,7 +125,7 @@ bool AttachConnection::ReceiveLocked(int most) {
 
 void AttachConnection::Dispose(Packet& packet) {
   for (UniqueFd& fd : packet.fds) {
-    if (fd) disposer_.Close(uid_, std::move(fd));
+    if (fd) broker_.disposer().Close(uid_, std::move(fd));
   }
   packet.fds.clear();
 }
@@ -238,7 +238,7 @@ bool AttachConnection::Admit() {
   limits->set_max_buffers_per_packet(kMostPacketFds);
   limits->set_max_buffers(broker_.limits().buffers);
   limits->set_max_ranges_per_call(broker_.limits().ranges_per_call);
-  limits->set_max_message_bytes(4 << 20);
+  limits->set_max_message_bytes(options_.max_message_bytes);
   spdlog::debug("session {} attached: uid {} pid {} ({})", session_->id, peer_.uid, peer_.pid,
                 session_->identity.comm);
   return ipc::Send(socket_.get(), packet.SerializeAsString());

@@ -14,7 +14,6 @@
 #include "daemon/ipc/event.h"
 #include "daemon/ipc/packet.h"
 #include "daemon/ipc/peer.h"
-#include "daemon/memory/disposer.h"
 #include "daemon/mutex.h"
 #include "daemon/unique_fd.h"
 #include "mrd/v1/attach.pb.h"
@@ -23,7 +22,8 @@ namespace mrd::ipc {
 
 struct AttachOptions {
   bool admin = false;
-  bool peer_pidfd = true;  // Use SO_PEERPIDFD where the kernel has it.
+  bool peer_pidfd = true;          // Use SO_PEERPIDFD where the kernel has it.
+  uint32_t max_message_bytes = 0;  // Of a gRPC request, for the welcome.
 };
 
 // Main thread, but for what Link promises to any thread. Shared with the session, which it outlives
@@ -33,13 +33,12 @@ class AttachConnection : public broker::Link,
  public:
   // `closed` is called once, in the main loop, when the connection is over; it drops the connection
   // from its table.
-  AttachConnection(sd_event* loop, broker::Broker& broker, memory::Disposer& disposer,
-                   AttachOptions options, UniqueFd socket, Peer peer,
-                   std::function<void(AttachConnection*)> closed);
+  AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options, UniqueFd socket,
+                   Peer peer, std::function<void(AttachConnection*)> closed);
   ~AttachConnection() override;
 
-  // Takes packets from now on.
-  void Start();
+  // Takes packets from now on. False: it cannot, and is to be closed.
+  bool Start();
   // Ends the connection and its session.
   void Close();
   uid_t uid() const { return uid_; }
@@ -66,7 +65,6 @@ class AttachConnection : public broker::Link,
 
   sd_event* const loop_;
   broker::Broker& broker_;
-  memory::Disposer& disposer_;
   const AttachOptions options_;
   const UniqueFd socket_;
   const std::function<void(AttachConnection*)> closed_;

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "spdlog/spdlog.h"
+#include "absl/strings/str_cat.h"
 
 namespace mrd::ipc {
 namespace {
@@ -28,23 +28,35 @@ AttachServer::~AttachServer() {
 
 void AttachServer::Accept(UniqueFd socket) {
   auto peer = PeerOf(socket.get(), options_.peer_pidfd);
-  if (!peer.ok()) return;
-  const uid_t uid = peer->uid;
-  size_t& count = by_uid_[uid];
-  if (count >= broker_.limits().sessions + kMostUnattached || disposer_.Stuck(uid)) {
-    spdlog::debug("attach: uid {} has {} connections; one more is closed", uid, count);
+  if (!peer.ok()) {
+    warnings_.Warn(kOverflowUid,
+                   absl::StrCat("attach: a connection is closed: ", peer.status().message()));
     return;
   }
-  ++count;
+  const uid_t uid = peer->uid;
+  if (broker_.disposer().Stuck(uid)) {
+    warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid,
+                                     " is closed: ", memory::Disposer::kMostWaiting,
+                                     " of its descriptors wait for a close that hangs"));
+    return;
+  }
+  const auto known = by_uid_.find(uid);
+  const size_t count = known == by_uid_.end() ? 0 : known->second;
+  if (count >= broker_.limits().sessions + kMostUnattached) {
+    warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
+                                     count, " already"));
+    return;
+  }
+  ++by_uid_[uid];
   auto connection =
-      std::make_shared<AttachConnection>(loop_, broker_, disposer_, options_, std::move(socket),
+      std::make_shared<AttachConnection>(loop_, broker_, options_, std::move(socket),
                                          *std::move(peer), [this](AttachConnection* closed) {
                                            const auto entry = by_uid_.find(closed->uid());
                                            if (--entry->second == 0) by_uid_.erase(entry);
                                            connections_.erase(closed);
                                          });
   connections_.emplace(connection.get(), connection);
-  connection->Start();
+  if (!connection->Start()) connection->Close();
 }
 
 }  // namespace mrd::ipc

@@ -7,6 +7,7 @@
 
 #include "daemon/ipc/attach_connection.h"
 #include "daemon/ipc/listener.h"
+#include "daemon/ipc/sparse_warnings.h"
 
 namespace mrd::ipc {
 
@@ -24,9 +25,9 @@ class AttachServer {
   sd_event* const loop_;
   broker::Broker& broker_;
   const AttachOptions options_;
-  memory::Disposer disposer_;
   std::unordered_map<AttachConnection*, std::shared_ptr<AttachConnection>> connections_;
   std::unordered_map<uid_t, size_t> by_uid_;  // Connections, attached or not.
+  SparseWarnings warnings_;
   Listener listener_;
 };
 

@@ -1,8 +1,12 @@
 #include "daemon/ipc/event.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <utility>
+
+#include "spdlog/spdlog.h"
 
 namespace mrd::ipc {
 
@@ -25,18 +29,24 @@ struct EventSource::Callback {
 EventSource::EventSource(sd_event* loop, int fd, uint32_t events,
                          std::function<void(uint32_t)> callback) {
   auto* held = new Callback{std::move(callback)};
-  // Only ENOMEM or a bad descriptor of our own can fail it.
-  if (sd_event_add_io(loop, &source_, fd, events, &Callback::OnIo, held) < 0) abort();
-  sd_event_source_set_destroy_callback(source_, &Callback::OnDestroy);
+  Take(sd_event_add_io(loop, &source_, fd, events, &Callback::OnIo, held), held);
 }
 
 EventSource::EventSource(sd_event* loop, std::chrono::milliseconds after,
                          std::function<void()> callback) {
   auto* held = new Callback{[function = std::move(callback)](uint32_t) { function(); }};
   const uint64_t usec = std::chrono::microseconds(after).count();
-  if (sd_event_add_time_relative(loop, &source_, CLOCK_MONOTONIC, usec, 0, &Callback::OnTime,
-                                 held) < 0) {
-    abort();
+  Take(
+      sd_event_add_time_relative(loop, &source_, CLOCK_MONOTONIC, usec, 0, &Callback::OnTime, held),
+      held);
+}
+
+void EventSource::Take(int result, Callback* held) {
+  if (result < 0) {
+    source_ = nullptr;
+    delete held;
+    spdlog::error("an event source: {}", strerror(-result));
+    return;
   }
   sd_event_source_set_destroy_callback(source_, &Callback::OnDestroy);
 }
@@ -56,6 +66,18 @@ void EventSource::reset() {
   if (!source_) return;
   sd_event_source_set_enabled(source_, SD_EVENT_OFF);
   sd_event_source_unref(std::exchange(source_, nullptr));
+}
+
+void EventSource::SetAgain(std::chrono::milliseconds after) {
+  if (!source_) return;
+  sd_event_source_set_time_relative(source_, std::chrono::microseconds(after).count());
+  sd_event_source_set_enabled(source_, SD_EVENT_ONESHOT);
+}
+
+EventSource OrDie(EventSource source, const char* what) {
+  if (source) return source;
+  fprintf(stderr, "mrd: no event source for %s\n", what);
+  abort();
 }
 
 void EventSource::SetEnabled(bool enabled) {

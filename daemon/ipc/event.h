@@ -11,6 +11,9 @@
 namespace mrd::ipc {
 
 // One event source; its callback runs in the main loop and may destroy it. Ends with this object.
+// Empty (false) where sd-event or the kernel had no memory for it, or did not take the descriptor;
+// that is logged. What it is for cannot go on then: a connection is closed, and at the start
+// the daemon ends (OrDie).
 class EventSource {
  public:
   EventSource() = default;
@@ -24,6 +27,9 @@ class EventSource {
   EventSource& operator=(const EventSource&) = delete;
   ~EventSource() { reset(); }
 
+  // Of a timer, also in its own callback: calls back once more, after this time. Needs no memory.
+  void SetAgain(std::chrono::milliseconds after);
+
   explicit operator bool() const { return source_ != nullptr; }
   void reset();
   void SetEnabled(bool enabled);
@@ -31,8 +37,13 @@ class EventSource {
  private:
   struct Callback;
 
+  void Take(int result, Callback* held);
+
   sd_event_source* source_ = nullptr;
 };
+
+// For what the daemon cannot be without: says what it was and aborts where `source` is empty.
+EventSource OrDie(EventSource source, const char* what);
 
 }  // namespace mrd::ipc
 

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "spdlog/spdlog.h"
+#include "absl/strings/str_cat.h"
 
 namespace mrd::ipc {
 namespace {
@@ -18,10 +18,11 @@ constexpr std::chrono::milliseconds kPause{100};
 }  // namespace
 
 Listener::Listener(sd_event* loop, UniqueFd socket, std::function<void(UniqueFd)> accepted)
-    : loop_(loop),
-      socket_(std::move(socket)),
+    : socket_(std::move(socket)),
       accepted_(std::move(accepted)),
-      readable_(loop, socket_.get(), EPOLLIN, [this](uint32_t) { Accept(); }) {}
+      readable_(OrDie({loop, socket_.get(), EPOLLIN, [this](uint32_t) { Accept(); }},
+                      "a listening socket")),
+      pause_(OrDie({loop, kPause, [this] { readable_.SetEnabled(true); }}, "a listening socket")) {}
 
 void Listener::Accept() {
   for (int i = 0; i < kAtOnce; ++i) {
@@ -34,10 +35,10 @@ void Listener::Accept() {
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
       // The connection stays in the queue, and the socket readable: without a pause this loop would
       // spin.
-      spdlog::warn("cannot accept a connection: {}; raise LimitNOFILE if this goes on",
-                   strerror(errno));
+      warnings_.Warn(0, absl::StrCat("cannot accept a connection: ", strerror(errno),
+                                     "; raise LimitNOFILE if this goes on"));
       readable_.SetEnabled(false);
-      pause_ = EventSource(loop_, kPause, [this] { readable_.SetEnabled(true); });
+      pause_.SetAgain(kPause);
       return;
     }
     // Others (ECONNABORTED ...) are of that connection alone.

@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "daemon/ipc/event.h"
+#include "daemon/ipc/sparse_warnings.h"
 #include "daemon/unique_fd.h"
 
 namespace mrd::ipc {
@@ -17,11 +18,11 @@ class Listener {
  private:
   void Accept();
 
-  sd_event* const loop_;
   const UniqueFd socket_;
   const std::function<void(UniqueFd)> accepted_;
   EventSource readable_;
-  EventSource pause_;  // Set while there are no descriptors left to accept with.
+  EventSource pause_;  // Runs while there are no descriptors left to accept with.
+  SparseWarnings warnings_;
 };
 
 }  // namespace mrd::ipc

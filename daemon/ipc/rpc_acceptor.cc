@@ -1,12 +1,14 @@
 #include "daemon/ipc/rpc_acceptor.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <utility>
 
-#include "spdlog/spdlog.h"
+#include "absl/strings/str_cat.h"
 
 namespace mrd::ipc {
 
@@ -24,11 +26,15 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) return;
   const broker::Amounts one{.connections = 1};
   if (auto booked = books_.Book(peer.uid, one); !booked.ok()) {
-    spdlog::debug("a connection is closed: {}", std::string(booked.message()));
+    warnings_.Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
+                                          " to mrd.sock is closed: ", booked.message()));
     return;
   }
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched) {
+    warnings_.Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
+                                          " to mrd.sock is closed: ", strerror(errno),
+                                          "; raise LimitNOFILE if this goes on"));
     books_.Release(peer.uid, one);
     return;
   }
@@ -41,6 +47,11 @@ void RpcAcceptor::Accept(UniqueFd connection) {
     books_.Release(connections_.at(key).uid, one);
     connections_.erase(key);
   });
+  if (!entry.over) {  // Nobody would learn that it has ended.
+    connections_.erase(key);
+    books_.Release(peer.uid, one);
+    return;
+  }
   serve_(std::move(connection));
 }
 

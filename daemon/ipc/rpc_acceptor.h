@@ -10,6 +10,7 @@
 #include "daemon/broker/books.h"
 #include "daemon/ipc/event.h"
 #include "daemon/ipc/listener.h"
+#include "daemon/ipc/sparse_warnings.h"
 
 namespace mrd::ipc {
 
@@ -33,6 +34,7 @@ class RpcAcceptor {
   broker::Books& books_;
   const std::function<void(UniqueFd)> serve_;
   std::unordered_map<int, Connection> connections_;  // By watched descriptor.
+  SparseWarnings warnings_;
   Listener listener_;
 };
 

@@ -21,17 +21,66 @@ absl::Status Failed(absl::string_view what, absl::string_view path) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path));
 }
 
-absl::Status MakeDir(const std::string& dir, mode_t mode) {
-  if (mkdir(dir.c_str(), mode) == 0) {
+std::string WithoutSlash(std::string dir) {
+  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
+  return dir;
+}
+
+// `made`: whether it was not there.
+absl::Status MakeDir(const std::string& dir, mode_t mode, struct stat* existing, bool* made) {
+  *made = mkdir(dir.c_str(), mode) == 0;
+  if (*made) {
     // mkdir is subject to the umask; a directory that was there keeps its owner's choice.
     return chmod(dir.c_str(), mode) == 0 ? absl::OkStatus() : Failed("set the mode of", dir);
   }
-  struct stat existing;
-  if (errno != EEXIST || stat(dir.c_str(), &existing) < 0) return Failed("make", dir);
-  if (!S_ISDIR(existing.st_mode)) {
+  if (errno != EEXIST || stat(dir.c_str(), existing) < 0) return Failed("make", dir);
+  if (!S_ISDIR(existing->st_mode)) {
     errno = ENOTDIR;
     return Failed("use", dir);
   }
+  return absl::OkStatus();
+}
+
+absl::Status NotSafe(const std::string& dir, absl::string_view why, absl::string_view advice) {
+  return absl::PermissionDeniedError(absl::StrCat("will not use ", dir, ": ", why, "; ", advice));
+}
+
+bool IsOurs(const struct stat& dir) { return dir.st_uid == geteuid() || dir.st_uid == 0; }
+
+// Whoever can rename in it could put a socket of their own in the place of ours, or a symbolic link
+// in the place of one whose mode is being set. Its group is up to the administrator.
+absl::Status MakeClientsDir(const std::string& dir) {
+  struct stat existing;
+  bool made;
+  if (auto status = MakeDir(dir, 0755, &existing, &made); !status.ok() || made) return status;
+  if (!IsOurs(existing)) {
+    return NotSafe(dir, absl::StrCat("it belongs to uid ", existing.st_uid),
+                   "give it to the daemon's user or to root, or give another with --socket-dir");
+  }
+  if ((existing.st_mode & S_IWOTH) != 0 && (existing.st_mode & S_ISVTX) == 0) {
+    return NotSafe(dir, "everybody may write to it",
+                   "set its mode to 0755, or give another with --socket-dir");
+  }
+  return absl::OkStatus();
+}
+
+// Who attaches there is an admin, and who sits there is believed by admins: nobody else has any
+// business in it. With --socket-dir /tmp/mrd any user could have made it first.
+absl::Status MakeAdminDir(const std::string& dir) {
+  struct stat existing;
+  bool made;
+  if (auto status = MakeDir(dir, 0700, &existing, &made); !status.ok() || made) return status;
+  struct stat link;
+  if (lstat(dir.c_str(), &link) < 0) return Failed("look at", dir);
+  if (!IsOurs(existing) || !IsOurs(link)) {
+    return NotSafe(dir, absl::StrCat("it belongs to uid ", link.st_uid, ", not to the daemon's"),
+                   "remove it, or give another directory with --socket-dir");
+  }
+  if ((existing.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return NotSafe(dir, "its group or others may write to it", "set its mode to 0700");
+  }
+  // One that others may only look into is put right, if it may be.
+  if ((existing.st_mode & 07777) != 0700) chmod(dir.c_str(), 0700);
   return absl::OkStatus();
 }
 
@@ -83,12 +132,13 @@ absl::StatusOr<UniqueFd> Listen(const std::string& path, int type, mode_t mode,
 
 }  // namespace
 
+std::string AdminDir(const std::string& dir) { return WithoutSlash(dir) + "-admin"; }
+
 absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
-  std::string dir = options.dir;
-  while (dir.size() > 1 && dir.back() == '/') dir.pop_back();
-  const std::string admin_dir = dir + "-admin";
-  if (auto made = MakeDir(dir, 0755); !made.ok()) return made;
-  if (auto made = MakeDir(admin_dir, 0700); !made.ok()) return made;
+  const std::string dir = WithoutSlash(options.dir);
+  const std::string admin_dir = AdminDir(dir);
+  if (auto made = MakeClientsDir(dir); !made.ok()) return made;
+  if (auto made = MakeAdminDir(admin_dir); !made.ok()) return made;
   SocketDir sockets;
   auto lock = Lock(dir);
   if (!lock.ok()) return lock.status();

@@ -19,10 +19,15 @@ struct SocketOptions {
   std::optional<gid_t> group;  // Of what clients connect to; else the process' own.
 };
 
+// Where the admin socket lies: DIR-admin.
+std::string AdminDir(const std::string& dir);
+
 // Removes the sockets, but not the directories: bind mounts of them stay good.
 class SocketDir {
  public:
-  // Errors say the path and what to do; that another daemon owns the directory, with its pid.
+  // Makes the directory (mode 0755) and that of admins (0700) where they are not there. Errors say
+  // the path and what to do; that another daemon owns the directory, with its pid; that another
+  // user could replace the sockets in one of the directories.
   static absl::StatusOr<SocketDir> Open(const SocketOptions& options);
   SocketDir(SocketDir&&) = default;
   ~SocketDir();

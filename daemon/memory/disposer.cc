@@ -4,11 +4,6 @@
 #include <utility>
 
 namespace mrd::memory {
-namespace {
-
-constexpr size_t kMostWaiting = 1024;
-
-}  // namespace
 
 bool Disposer::Close(uint32_t uid, UniqueFd fd) {
   bool start = false;

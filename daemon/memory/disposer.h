@@ -18,11 +18,14 @@ namespace mrd::memory {
 // Thread-safe.
 class Disposer {
  public:
-  // Closes `fd` soon. False: so many of this uid's wait already that it should send no more; it is
-  // taken all the same.
+  // How many of a uid's may wait.
+  static constexpr size_t kMostWaiting = 1024;
+
+  // Closes `fd` soon. False: kMostWaiting of this uid's wait already, and it should send no more;
+  // this one is taken all the same.
   bool Close(uint32_t uid, UniqueFd fd);
 
-  // Whether more than a few of this uid's descriptors wait to be closed: a close that hangs.
+  // Whether kMostWaiting or more of this uid's descriptors wait to be closed: a close hangs.
   bool Stuck(uint32_t uid);
 
  private:

@@ -32,6 +32,7 @@ struct CallEnvironment {
   Answers& answers;
   // See ServerOptions::observe.
   std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;
+  std::string admin_socket;
 };
 
 // How a call is let in.
@@ -148,7 +149,9 @@ class Call {
     if (const size_t before = session_->calls.fetch_add(1); before >= most) {
       return TooManyCalls(most, before);
     }
-    if (method_->admission == Admission::kAdmin && !session_->identity.admin) return NotAdmin();
+    if (method_->admission == Admission::kAdmin && !session_->identity.admin) {
+      return NotAdmin(method_->environment->admin_socket);
+    }
     return absl::OkStatus();
   }
 

@@ -19,15 +19,20 @@ class DevicesService : public Service {
 
  private:
   void ListDevices(Call<v1::ListDevicesRequest, v1::ListDevicesResponse>* call) {
-    std::map<std::string, uint64_t> regions;
-    if (call->session()->identity.admin) regions = broker().RegionsByDevice();
-    for (const broker::DeviceRef& info : broker().Devices()) {
-      v1::Device* device = call->response().add_devices();
-      ToProto(*info, device);
-      const auto held = regions.find(info->name);
-      if (held != regions.end()) device->set_regions(held->second);
-    }
-    call->Finish(absl::OkStatus());
+    auto work = broker::Work::Begin(broker(), call->session());
+    if (!work.ok()) return call->Finish(work.status());
+    broker().ListDevices(
+        [this, call, work = *std::move(work)](const std::vector<broker::DeviceRef>& devices) {
+          std::map<std::string, uint64_t> regions;
+          if (call->session()->identity.admin) regions = broker().RegionsByDevice();
+          for (const broker::DeviceRef& info : devices) {
+            v1::Device* device = call->response().add_devices();
+            ToProto(*info, device);
+            const auto held = regions.find(info->name);
+            if (held != regions.end()) device->set_regions(held->second);
+          }
+          call->Finish(absl::OkStatus());
+        });
   }
 
   v1::Devices::AsyncService generated_;

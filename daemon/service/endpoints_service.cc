@@ -13,20 +13,9 @@ namespace {
 
 constexpr std::chrono::hours kMostAcceptWait{1};
 constexpr std::chrono::minutes kMostConnectWait{1};
-constexpr size_t kMostAcceptData = 196;  // rdma_accept(3), RDMA_PS_TCP
-constexpr size_t kMostConnectData = 56;  // rdma_connect(3), RDMA_PS_TCP
 constexpr uint32_t kMostPort = 65535;
 constexpr uint32_t kDefaultBacklog = 16;
 constexpr uint32_t kMostBacklog = 128;
-
-absl::Status CheckSize(const std::string& private_data, size_t most) {
-  if (private_data.size() <= most) return absl::OkStatus();
-  return MakeError(v1::INVALID_LENGTH,
-                   absl::StrCat("private_data of ", private_data.size(), " bytes"),
-                   {.limit_name = "bytes of private_data",
-                    .limit = most,
-                    .advice = absl::StrCat("Use at most ", most, " bytes")});
-}
 
 absl::Status CheckPort(uint32_t port, uint32_t least) {
   if (port >= least && port <= kMostPort) return absl::OkStatus();
@@ -73,10 +62,8 @@ class EndpointsService : public Service {
   // How a call that makes a connection waits: as long as it says, within its own deadline and the
   // most.
   template <typename AnyCall>
-  absl::StatusOr<broker::ConnectionWish> WishOf(AnyCall* call, size_t most_data,
-                                                std::chrono::nanoseconds most_wait) {
+  absl::StatusOr<broker::ConnectionWish> WishOf(AnyCall* call, std::chrono::nanoseconds most_wait) {
     const auto& request = call->request();
-    if (auto size = CheckSize(request.private_data(), most_data); !size.ok()) return size;
     auto wait = WaitFrom(request.has_wait(), request.wait(), most_wait);
     if (!wait.ok()) return wait.status();
     const auto now = std::chrono::system_clock::now();
@@ -101,7 +88,7 @@ class EndpointsService : public Service {
   }
 
   void Accept(Call<v1::AcceptRequest, v1::AcceptResponse>* call) {
-    auto wish = WishOf(call, kMostAcceptData, kMostAcceptWait);
+    auto wish = WishOf(call, kMostAcceptWait);
     if (!wish.ok()) return call->Finish(wish.status());
     endpoints_.Accept(call->session(), call->request().endpoint_id(), *std::move(wish),
                       AnswerTo(call));
@@ -110,7 +97,7 @@ class EndpointsService : public Service {
   void Connect(Call<v1::ConnectRequest, v1::ConnectResponse>* call) {
     const v1::ConnectRequest& request = call->request();
     if (auto port = CheckPort(request.port(), 1); !port.ok()) return call->Finish(port);
-    auto wish = WishOf(call, kMostConnectData, kMostConnectWait);
+    auto wish = WishOf(call, kMostConnectWait);
     if (!wish.ok()) return call->Finish(wish.status());
     endpoints_.Connect(call->session(), request.address(), request.port(), request.source_address(),
                        *std::move(wish), AnswerTo(call));

@@ -38,10 +38,9 @@ absl::Status TooManyCalls(size_t limit, size_t used) {
                     .advice = "Wait for answers before making more calls"});
 }
 
-absl::Status NotAdmin() {
-  return MakeError(
-      v1::POLICY_DENIED, "only admin sessions may call this",
-      {.advice = "Attach over the admin socket (/run/mrd-admin/attach.sock), as root"});
+absl::Status NotAdmin(const std::string& socket) {
+  return MakeError(v1::POLICY_DENIED, "only admin sessions may call this",
+                   {.advice = absl::StrCat("Attach over the admin socket, ", socket)});
 }
 
 }  // namespace mrd::service

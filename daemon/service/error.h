@@ -5,6 +5,8 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
 
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "daemon/broker/broker.h"
 
@@ -19,7 +21,8 @@ absl::StatusOr<broker::SessionRef> SessionOf(const grpc::ServerContext& context,
                                              broker::Broker& broker);
 
 absl::Status TooManyCalls(size_t limit, size_t used);
-absl::Status NotAdmin();
+// `socket`: the path of the one where admins attach.
+absl::Status NotAdmin(const std::string& socket);
 
 }  // namespace mrd::service
 

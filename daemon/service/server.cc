@@ -4,6 +4,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_posix.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -16,10 +17,15 @@
 namespace mrd::service {
 namespace {
 
-// 10,000 ranges of 40 bytes and all else fit many times.
-constexpr int kMostMessageBytes = 4 << 20;
 constexpr int kMostMetadataBytes = 8 << 10;
-constexpr int kMostStreams = 128;  // Calls in flight on one connection.
+// Calls in flight on one connection. Not fewer: a client library's has all of its session's, and an
+// Accept that waits is one.
+constexpr int kMostStreams = 128;
+
+size_t DefaultMemory() {
+  const auto all = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  return std::max<size_t>(256 << 20, all / 64);
+}
 
 int PollerCount() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
@@ -28,7 +34,8 @@ int PollerCount() {
 class GrpcServer : public Server {
  public:
   GrpcServer(broker::Broker& broker, ServerOptions options)
-      : environment_{broker, answers_, std::move(options.observe)}, endpoints_(broker) {
+      : environment_{broker, answers_, std::move(options.observe), options.admin_socket},
+        endpoints_(broker) {
     services_.push_back(MakeAdminService(environment_));
     services_.push_back(MakeDevicesService(environment_));
     services_.push_back(MakeEndpointsService(environment_, endpoints_));
@@ -40,7 +47,7 @@ class GrpcServer : public Server {
     grpc::ServerBuilder builder;
     for (const auto& service : services_) builder.RegisterService(service->generated());
     queue_ = builder.AddCompletionQueue();
-    builder.SetMaxReceiveMessageSize(kMostMessageBytes);
+    builder.SetMaxReceiveMessageSize(static_cast<int>(kMostMessageBytes));
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
@@ -48,6 +55,9 @@ class GrpcServer : public Server {
     // Reflection alone is synchronous: a thread a stream, so few of them.
     grpc::ResourceQuota quota("mrd");
     quota.SetMaxThreads(8);
+    // Of requests under way there may be many before a token is looked at: as many as there are
+    // connections and streams.
+    quota.Resize(options.memory != 0 ? options.memory : DefaultMemory());
     builder.SetResourceQuota(quota);
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);

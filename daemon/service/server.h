@@ -4,6 +4,7 @@
 #define MRD_DAEMON_SERVICE_SERVER_H_
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,10 +14,20 @@
 
 namespace mrd::service {
 
+// The largest request. The largest that means something is Register of 10,000 ranges: four numbers
+// of up to ten bytes each, 46 bytes a range, and half a kilobyte of names and devices.
+inline constexpr uint32_t kMostMessageBytes = 1 << 20;
+
 struct ServerOptions {
   // A connection without a call in flight is closed after this: a client that connects and says
   // nothing, too.
   std::chrono::milliseconds idle{60000};
+  // What gRPC may hold in bytes over all connections, requests that are not complete included.
+  // Beyond it idle connections are closed and calls cancelled until it is kept. 0: a 64th of the
+  // machine's memory, at least 256 MiB.
+  uint64_t memory = 0;
+  // Where admins attach, for the refusal of others.
+  std::string admin_socket = "/run/mrd-admin/attach.sock";
   // Told of each call, by the name of its request message ("RegisterRequest"), as its answer is
   // handed to gRPC: the time since the request had been parsed. From any thread; may be empty.
   std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;

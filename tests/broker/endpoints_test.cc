@@ -9,7 +9,8 @@ using namespace std::chrono_literals;
 
 class EndpointsTest : public BrokerTest {
  protected:
-  EndpointsTest() : BrokerTest("devices=fake0;fake0.address=10.99.0.1") {}
+  explicit EndpointsTest(const std::string& verbs = "")
+      : BrokerTest("devices=fake0;fake0.address=10.99.0.1" + verbs) {}
 
   using Result = absl::StatusOr<EndpointView>;
 
@@ -35,11 +36,12 @@ class EndpointsTest : public BrokerTest {
                         std::move(done));
     });
   }
-  std::future<Result> Connect(const SessionRef& session, uint32_t port) {
+  std::future<Result> Connect(const SessionRef& session, uint32_t port,
+                              std::chrono::milliseconds wait = 5s) {
     return Async([&](EndpointDone done) {
       endpoints_.Connect(session, "10.99.0.1", port, "",
                          {.private_data = "hello",
-                          .deadline = std::chrono::steady_clock::now() + 5s,
+                          .deadline = std::chrono::steady_clock::now() + wait,
                           .wanted = {}},
                          std::move(done));
     });
@@ -132,6 +134,35 @@ TEST_F(EndpointsTest, AcceptOfAConnectionIsRefused) {
   const auto connection = accepted.get();
   ASSERT_TRUE(connection.ok());
   EXPECT_EQ(ReasonOf(Accept(server, connection->id).get().status()), v1::ENDPOINT_STATE);
+}
+
+class SlowConnectTest : public EndpointsTest {
+ protected:
+  // As TCP does when the host does not answer.
+  SlowConnectTest() : EndpointsTest(";fake0.connect_delay_ms=1000") {}
+};
+
+TEST_F(SlowConnectTest, OneUsersConnectsToABlackHoleLeaveRoomForOthers) {
+  const auto greedy = Attach();
+  const auto second = Attach();  // Of the same user.
+  const auto other = Attach(kUid + 1);
+  std::vector<std::future<Result>> attempts;
+  for (uint64_t i = 0; i < Endpoints::kMostConnects; ++i) {
+    attempts.push_back(Connect(i % 2 == 0 ? greedy : second, 7000, 10ms));
+  }
+  for (auto& attempt : attempts) EXPECT_EQ(ReasonOf(attempt.get().status()), v1::WAIT_ENDED);
+  // The kernel works on them still: they count, and they are booked.
+  const auto refused = Connect(second, 7000).get().status();
+  EXPECT_EQ(ReasonOf(refused), v1::BUSY);
+  EXPECT_EQ(DetailOf(refused)->limit(), Endpoints::kMostConnects);
+  EXPECT_EQ(broker_->books().Used(kUid).endpoints, Endpoints::kMostConnects);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(ReasonOf(Connect(other, 7000).get().status()), v1::CONNECTION_FAILED);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 1900ms) << "it had no thread of its own";
+  for (int i = 0; i < 20000 && broker_->books().Used(kUid).endpoints > 0; ++i) {
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(ReasonOf(Connect(greedy, 7000).get().status()), v1::CONNECTION_FAILED);
 }
 
 }  // namespace

@@ -193,5 +193,72 @@ TEST_F(SmallQuotaTest, BoundsBuffersAndTellsTheCallThatNamesOneTooMany) {
   EXPECT_EQ(DetailOf(refusal.status())->limit(), 3u);
 }
 
+class DevicesTest : public BrokerTest {
+ protected:
+  explicit DevicesTest(const std::string& verbs =
+                           "devices=fake0,fake1;fake0.active=0;"
+                           "fake1.active=0")
+      : BrokerTest(verbs) {}
+
+  // Until what is known of the devices is not fresh any more.
+  static void GrowStale() { std::this_thread::sleep_for(std::chrono::milliseconds(1050)); }
+
+  std::string DeviceTaken(const SessionRef& session) {
+    RegisterSpec spec = Spec({Range(0, 4096)});
+    spec.devices.clear();
+    const auto leases = Register(session, std::move(spec));
+    EXPECT_TRUE(leases.ok()) << leases.status();
+    return leases.ok() ? (*leases)->front().keys.front().device->name : "";
+  }
+};
+
+TEST_F(DevicesTest, TheDefaultDeviceIsOneWhoseLinkCameUpAfterTheStart) {
+  const auto session = Attach();
+  Pass(session, 1);
+  EXPECT_EQ(DeviceTaken(session), "fake0") << "none is active: the first of all";
+  verbs_.SetActive("fake1", true);
+  GrowStale();
+  EXPECT_EQ(DeviceTaken(session), "fake1") << "at once, though none was known to be active";
+}
+
+TEST_F(DevicesTest, TheDefaultDeviceIsNotOneThatWentDown) {
+  verbs_.SetActive("fake0", true);
+  verbs_.SetActive("fake1", true);
+  GrowStale();
+  const auto session = Attach();
+  Pass(session, 1);
+  EXPECT_EQ(DeviceTaken(session), "fake0");
+  verbs_.SetActive("fake0", false);
+  GrowStale();
+  // A call or so later: the calls themselves see to it that the devices are looked at.
+  std::string taken;
+  for (int i = 0; i < 2000 && taken != "fake1"; ++i) {
+    taken = DeviceTaken(session);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(taken, "fake1");
+}
+
+class SlowDevicesTest : public DevicesTest {
+ protected:
+  SlowDevicesTest() : DevicesTest("devices=fake0;fake0.port_delay_ms=400") {}
+};
+
+TEST_F(SlowDevicesTest, ListingThemBlocksNoCallerAndCallsThatComeTogetherShareOneLook) {
+  GrowStale();
+  const uint64_t queries = verbs_.PortQueries("fake0");
+  std::vector<std::future<size_t>> listed;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 50; ++i) {
+    auto promise = std::make_shared<std::promise<size_t>>();
+    listed.push_back(promise->get_future());
+    broker_->ListDevices(
+        [promise](const std::vector<DeviceRef>& devices) { promise->set_value(devices.size()); });
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));
+  for (auto& each : listed) EXPECT_EQ(each.get(), 1u);
+  EXPECT_EQ(verbs_.PortQueries("fake0"), queries + 1);
+}
+
 }  // namespace
 }  // namespace mrd::broker

@@ -146,10 +146,27 @@ TEST_F(MuteFileTest, S18AUserWhoSendsManyOfThemIsBoundedAndNobodyElse) {
   chmod((dir() + "/attach.sock").c_str(), 0666);
   Process client(
       {.argv = {"tests/e2e/test_client", dir()}, .inherited = {mute_.get()}, .uid = 65533});
-  const std::string hung_up = client.Ask("flood " + std::to_string(mute_.get()) + " 100");
+  const std::string hung_up = client.Ask("flood " + std::to_string(mute_.get()) + " 100 64");
   EXPECT_EQ(hung_up, "ok 100 sessions ended");
   EXPECT_GT(daemon().resources().fds, baseline().fds + 500);
   EXPECT_LT(daemon().resources().fds, baseline().fds + 4000);
+  ExpectServedAsEver();
+  EndServer();
+  client.Kill(SIGKILL);
+  ExpectNothingHeld();
+}
+
+TEST_F(MuteFileTest, S18AUserWhoSendsThemOneAtATimeIsBoundedToo) {
+  chmod((dir() + "/attach.sock").c_str(), 0666);
+  Process client(
+      {.argv = {"tests/e2e/test_client", dir()}, .inherited = {mute_.get()}, .uid = 65533});
+  const std::string flood = "flood " + std::to_string(mute_.get()) + " 200 1";
+  EXPECT_EQ(client.Ask(flood), "ok 200 sessions ended");
+  const size_t fds = daemon().resources().fds;
+  EXPECT_GT(fds, baseline().fds + 500);
+  // Whoever has so many of them waiting is not let in any more, so that they do not pile up.
+  EXPECT_EQ(client.Ask(flood), "ok 200 sessions ended");
+  EXPECT_LT(daemon().resources().fds, fds + 50);
   ExpectServedAsEver();
   EndServer();
   client.Kill(SIGKILL);

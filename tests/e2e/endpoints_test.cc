@@ -192,14 +192,14 @@ TEST_P(EndpointsTest, PrivateDataHasItsBounds) {
   const uint64_t id = client.Listen(address()).response.endpoint().endpoint_id();
   const Holdings before = Look();
   const auto accept = client.Accept(id, milliseconds(10), std::string(197, 'x'));
-  ExpectRefusal(accept, v1::INVALID_LENGTH);
+  ExpectRefusal(accept, v1::REQUEST_INVALID);
   ExpectLimit(accept, "private_data", 196, 0);
   v1::ConnectRequest request;
   request.set_address(at());
   request.set_port(9);
   request.set_private_data(std::string(57, 'x'));
   const auto connect = client.Connect(request);
-  ExpectRefusal(connect, v1::INVALID_LENGTH);
+  ExpectRefusal(connect, v1::REQUEST_INVALID);
   ExpectLimit(connect, "private_data", 56, 0);
   EXPECT_EQ(Look(), before);
 }

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "mrd/v1/registration.grpc.pb.h"
+#include "tests/e2e/hoarder.h"
 #include "tests/e2e/http2.h"
 #include "tests/e2e/refusal.h"
 
@@ -77,6 +78,56 @@ TEST_F(HostileRpcTest, AFiveMegabyteMessageIsRefusedAndTheSessionGoesOn) {
   EXPECT_TRUE(client.GetStatus().ok());
   request.clear_request_id();
   EXPECT_TRUE(client.Register(request).ok());
+}
+
+TEST_F(HostileRpcTest, TheLargestRequestThatMeansSomethingIsTaken) {
+  Start();
+  RawClient client(dir());
+  v1::RegisterRequest request;
+  for (int i = 0; i < 10000; ++i) {  // Numbers of ten bytes each.
+    v1::Range* range = request.add_ranges();
+    range->set_buffer_id(UINT64_MAX);
+    range->set_offset(UINT64_MAX);
+    range->set_length(UINT64_MAX);
+    range->set_addr(UINT64_MAX);
+  }
+  EXPECT_GT(request.ByteSizeLong(), 450000u);
+  EXPECT_LT(request.ByteSizeLong(), 500000u);
+  ExpectRefusal(client.Register(request), v1::BUFFER_UNKNOWN);  // It was read.
+}
+
+TEST_F(HostileRpcTest, RequestsThatAreNeverCompleteTakeBoundedMemoryAndOthersAreServed) {
+  constexpr uint64_t kMost = 64 << 20;
+  Start({.set = "rpc_memory=" + std::to_string(kMost)});
+  RawClient other(dir());
+  const uint64_t before = daemon().Pss();
+  std::vector<std::unique_ptr<Hoarder>> hoarders;  // They ask for 4 GB.
+  for (int i = 0; i < 40; ++i) {
+    hoarders.push_back(std::make_unique<Hoarder>(dir(), 100, 1 << 20));
+  }
+  const auto until = Clock::now() + seconds(8);
+  auto next_look = Clock::now();
+  uint64_t most = 0;
+  int served = 0;
+  while (Clock::now() < until) {
+    for (auto& hoarder : hoarders) {
+      // One that is thrown out comes again.
+      if (!hoarder->Pump()) hoarder = std::make_unique<Hoarder>(dir(), 100, 1 << 20);
+    }
+    if (Clock::now() < next_look) continue;
+    next_look = Clock::now() + milliseconds(100);
+    const uint64_t now = daemon().Pss();
+    most = std::max(most, now - std::min(before, now));
+    ASSERT_LT(most, 6 * kMost) << "after " << served << " calls";
+    // A connection without a call may be closed for want of memory: the next try makes a new one,
+    // as the client library's do.
+    ASSERT_TRUE(WaitUntil(Promised(seconds(5)), [&] { return other.GetStatus().ok(); }));
+    ++served;
+  }
+  printf("at most %llu MiB more; %d calls of others served\n",
+         static_cast<unsigned long long>(most >> 20), served);
+  hoarders.clear();
+  EXPECT_TRUE(WaitUntil(Promised(seconds(5)), [&] { return other.GetStatus().ok(); }));
 }
 
 TEST_F(HostileRpcTest, MetadataHasItsBound) {

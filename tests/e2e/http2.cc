@@ -12,13 +12,6 @@ namespace {
 constexpr unsigned char kEndStream = 1;
 constexpr unsigned char kEndHeaders = 4;
 
-std::string BigEndian(uint32_t value, int bytes) {
-  std::string text;
-  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8)
-    text += static_cast<char>(value >> shift);
-  return text;
-}
-
 uint32_t Number(const std::string& text, size_t from, size_t bytes) {
   uint32_t value = 0;
   for (size_t i = from; i < from + bytes; ++i) value = value << 8 | static_cast<uint8_t>(text[i]);
@@ -34,10 +27,30 @@ std::string Header(const std::string& name, const std::string& value) {
 
 }  // namespace
 
+std::string Http2::BigEndian(uint32_t value, int bytes) {
+  std::string text;
+  for (int shift = 8 * (bytes - 1); shift >= 0; shift -= 8)
+    text += static_cast<char>(value >> shift);
+  return text;
+}
+
+std::string Http2::Encode(const Frame& frame) {
+  return BigEndian(frame.payload.size(), 3) + static_cast<char>(frame.type) +
+         static_cast<char>(frame.flags) + BigEndian(frame.stream, 4) + frame.payload;
+}
+
+std::string Http2::CallHeaders(const std::string& path, const std::string& token) {
+  std::string headers = Header(":method", "POST") + Header(":scheme", "http") +
+                        Header(":path", path) + Header(":authority", "localhost") +
+                        Header("te", "trailers") + Header("content-type", "application/grpc");
+  if (!token.empty()) headers += Header("mrd-session-bin", absl::Base64Escape(token));
+  return headers;
+}
+
 Http2::Http2(const std::string& dir, uint32_t window)
     : fd_(Connect(dir + "/mrd.sock", SOCK_STREAM)) {
   constexpr uint32_t kInitialWindowSize = 4;
-  SendBytes("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+  SendBytes(kPreface);
   Send({kSettings, 0, 0, BigEndian(kInitialWindowSize, 2) + BigEndian(window, 4)});
 }
 
@@ -51,20 +64,14 @@ bool Http2::SendBytes(const std::string& bytes) {
   return true;
 }
 
-bool Http2::Send(const Frame& frame) {
-  return SendBytes(BigEndian(frame.payload.size(), 3) + static_cast<char>(frame.type) +
-                   static_cast<char>(frame.flags) + BigEndian(frame.stream, 4) + frame.payload);
-}
+bool Http2::Send(const Frame& frame) { return SendBytes(Encode(frame)); }
 
 bool Http2::Call(uint32_t stream, const std::string& path, const std::string& token,
                  const std::string& message) {
-  std::string headers = Header(":method", "POST") + Header(":scheme", "http") +
-                        Header(":path", path) + Header(":authority", "localhost") +
-                        Header("te", "trailers") + Header("content-type", "application/grpc");
-  if (!token.empty()) headers += Header("mrd-session-bin", absl::Base64Escape(token));
   // An uncompressed message with its length before it.
   const std::string body = std::string(1, '\0') + BigEndian(message.size(), 4) + message;
-  return Send({kHeaders, kEndHeaders, stream, headers}) && Send({kData, kEndStream, stream, body});
+  return Send({kHeaders, kEndHeaders, stream, CallHeaders(path, token)}) &&
+         Send({kData, kEndStream, stream, body});
 }
 
 bool Http2::Fill(size_t bytes, Clock::time_point deadline) {

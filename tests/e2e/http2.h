@@ -29,6 +29,13 @@ class Http2 {
     std::string payload;
   };
 
+  // What a client sends first of all.
+  static constexpr char kPreface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  static std::string BigEndian(uint32_t value, int bytes);
+  static std::string Encode(const Frame& frame);
+  // The payload of the headers frame of a call. `token` may be empty: none.
+  static std::string CallHeaders(const std::string& path, const std::string& token);
+
   // Connects to the gRPC socket in `dir` and sends the preface. `window`: how many bytes of each
   // answer the daemon may send unasked.
   explicit Http2(const std::string& dir, uint32_t window = 65535);

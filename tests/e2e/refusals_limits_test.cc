@@ -163,6 +163,12 @@ TEST_P(LimitsTest, ConnectionsOverTheLimitAreClosedAtOnce) {
     char byte;
     EXPECT_EQ(recv(third.get(), &byte, 1, 0), 0);
     EXPECT_EQ(daemon().resources().fds, fds + 2);
+    const UniqueFd fourth(Connect(dir() + "/mrd.sock", SOCK_STREAM));
+    EXPECT_EQ(recv(fourth.get(), &byte, 1, 0), 0);
+    const std::string log = daemon().Log();
+    const size_t warned = log.find("to mrd.sock is closed");
+    EXPECT_NE(warned, std::string::npos) << "the operator is told";
+    EXPECT_EQ(log.find("to mrd.sock is closed", warned + 1), std::string::npos) << "once";
   }
   ExpectHoldings(before);
 }

@@ -9,7 +9,8 @@
 //                         the same by hand, step by step, without waiting for the daemon's answer
 //                         to the step
 //   session               ok, or what ended the session
-//   flood FD SESSIONS     in each, passes it until the daemon hangs up, 10,000 times at most
+//   flood FD SESSIONS EACH in each, passes it until the daemon hangs up, EACH times a packet and
+//                         10,000 times at most
 //   own_shm               a mount namespace with a /dev/shm of its own
 //   shm NAME BYTES        makes POSIX shared memory there and adopts it
 //   sleep                 starts `sleep 60`, which inherits every descriptor; answers its pid
@@ -130,8 +131,9 @@ class TestClient {
     if (command == "flood") {
       int fd = -1;
       int sessions = 0;
-      words >> fd >> sessions;
-      return Flood(fd, sessions);
+      int each = 0;
+      words >> fd >> sessions >> each;
+      return Flood(fd, sessions, each);
     }
     if (command == "shm") {
       std::string name;
@@ -169,7 +171,7 @@ class TestClient {
     return answer;
   }
 
-  std::string Flood(int fd, int sessions) const {
+  std::string Flood(int fd, int sessions, int each) const {
     int ended = 0;
     for (int i = 0; i < sessions; ++i) {
       const AttachSocket socket(dir_ + "/attach.sock");
@@ -178,10 +180,10 @@ class TestClient {
         continue;
       }
       uint64_t id = 0;
-      for (int packet = 0; packet < 10000 / 64; ++packet) {
+      for (int packet = 0; packet < 10000 / each; ++packet) {
         std::vector<uint64_t> ids;
-        for (int k = 0; k < 64; ++k) ids.push_back(++id);
-        if (!socket.SendBuffers(ids, std::vector<int>(64, fd))) break;
+        for (int k = 0; k < each; ++k) ids.push_back(++id);
+        if (!socket.SendBuffers(ids, std::vector<int>(each, fd))) break;
       }
       ended += socket.HangsUp();
     }

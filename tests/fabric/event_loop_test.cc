@@ -42,6 +42,19 @@ TEST(EventLoop, WhatIsPostedWhileItEndsStillRuns) {
   EXPECT_EQ(depth, 3);
 }
 
+TEST(EventLoop, WhatCannotBeWatchedFailsAloneAndTheLoopGoesOn) {
+  EventLoop loop("test");
+  bool called = false;
+  const int none = eventfd(0, EFD_CLOEXEC);
+  close(none);
+  loop.RunSync([&] {
+    const EventLoop::WatchId watch = loop.Watch(none, [&] { called = true; });
+    EXPECT_EQ(watch, 0u);
+    loop.Unwatch(watch);
+  });
+  EXPECT_FALSE(called);
+}
+
 TEST(EventLoop, RunSyncWaitsAndNests) {
   EventLoop loop("test");
   int value = 0;

@@ -181,6 +181,31 @@ TEST_F(VerbsEndpoints, EveryStepOfConnectingMayFailAndLeavesNothing) {
   }
 }
 
+TEST_F(VerbsEndpoints, WhatThisHostLacksIsNotBlamedOnThePeer) {
+  Start("devices=fake0");
+  const auto domain = MakeDomain();
+  auto listener = MakeListener();
+  struct Case {
+    const char* call;
+    const char* error;
+    v1::Reason reason;
+    const char* advice;
+  };
+  for (const Case& each : {Case{"channel", "EMFILE@1", v1::DEVICE_ERROR, "LimitNOFILE"},
+                           Case{"id", "ENFILE@1", v1::DEVICE_ERROR, "LimitNOFILE"},
+                           Case{"id", "EACCES@1", v1::DEVICE_ERROR, "/dev/infiniband"},
+                           Case{"id", "ENODEV@1", v1::DEVICE_ERROR, "rdma_ucm"},
+                           Case{"id", "ENOMEM@1", v1::DEVICE_LIMIT, "memory"},
+                           Case{"connect", "ENOMEM@1", v1::DEVICE_LIMIT, "memory"}}) {
+    Side c(domain);
+    fake_->Fail("fake0", each.call, each.error);
+    fabric_->Connect(kIp, listener->info().local_port, "", c.Spec(), c.Done());
+    const auto detail = Detail(c.Wait());
+    EXPECT_EQ(detail.reason(), each.reason) << each.call << " " << each.error;
+    EXPECT_THAT(detail.advice(), HasSubstr(each.advice)) << each.call << " " << each.error;
+  }
+}
+
 TEST_F(VerbsEndpoints, EveryStepOfAcceptingMayFailAndLeavesNothing) {
   Start("devices=fake0");
   const auto domain = MakeDomain();
@@ -282,6 +307,53 @@ TEST_F(VerbsEndpoints, APeerWhoseAnswerNeverComesHoldsAnAcceptUpToItsDeadline) {
     EXPECT_EQ(another.WaitOutcome(), RDMA_CM_EVENT_ESTABLISHED);
   }  // And vanishes.
   EXPECT_EQ(ReasonOf(b.Wait()), v1::CONNECTION_FAILED);
+}
+
+TEST_F(VerbsEndpoints, AnIwarpPeerThatNeverFinishesItsHandshakeHoldsUpNobody) {
+  Start("devices=fake0;fake0.transport=iwarp");
+  const auto domain = MakeDomain();
+  auto listener = MakeListener();
+  auto other = MakeListener();
+  fake_->cm().HoldEstablished(true);
+  const auto booked = std::make_shared<int>();
+  std::vector<std::unique_ptr<Stranger>> silent;
+  for (int i = 0; i < 12; ++i) {  // More than there are threads that end ids.
+    Side a(domain);
+    auto spec = a.Spec("", milliseconds(20));
+    spec.held = booked;
+    listener->Accept(std::move(spec), a.Done());
+    silent.push_back(std::make_unique<Stranger>(*fake_, kIp, listener->info().local_port));
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(ReasonOf(a.Wait()), v1::WAIT_ENDED);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, fake::FakeCm::kKernelWait / 2);
+  }
+  EXPECT_EQ(booked.use_count(), 13) << "what the kernel holds stays booked";
+  const auto begin = std::chrono::steady_clock::now();
+  listener.reset();
+  // A connection that its owner drops at once ends where others of its kind do.
+  for (int i = 0; i < 2; ++i) {
+    Side c(domain);
+    fabric_->Connect("192.0.2.1", 7000, "", c.Spec(), c.Done());
+    EXPECT_EQ(Detail(c.Wait()).errno_name(), "EHOSTUNREACH");
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, fake::FakeCm::kKernelWait / 2);
+  // Six go, the other six finish their handshakes after all: nothing is left of either.
+  silent.resize(6);
+  fake_->cm().HoldEstablished(false);
+  for (int i = 0; i < 20000 && booked.use_count() > 1; ++i) {
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(booked.use_count(), 1);
+  EXPECT_EQ(fake_->live().qps, 0);
+  for (auto& stranger : silent) {
+    EXPECT_EQ(stranger->WaitOutcome(), RDMA_CM_EVENT_ESTABLISHED);
+    EXPECT_EQ(stranger->WaitOutcome(), RDMA_CM_EVENT_DISCONNECTED);
+  }
+  Side a(domain), c(domain);
+  other->Accept(a.Spec(), a.Done());
+  fabric_->Connect(kIp, other->info().local_port, "", c.Spec(), c.Done());
+  EXPECT_TRUE(a.Wait().ok()) << a.Wait();
+  EXPECT_TRUE(c.Wait().ok()) << c.Wait();
 }
 
 TEST_F(VerbsEndpoints, APeerThatConnectsAndVanishesLeavesNothing) {

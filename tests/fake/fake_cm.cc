@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace mrd::fake {
 namespace {
@@ -69,6 +70,7 @@ struct FakeCm::Id : rdma_cm_id {
   State state = kIdle;
   Id* peer = nullptr;
   int unacknowledged = 0;
+  bool established_held = false;
 };
 
 FakeCm::Id& FakeCm::Of(rdma_cm_id* id) { return *static_cast<Id*>(id); }
@@ -107,6 +109,7 @@ rdma_cm_id* FakeCm::CreateId(rdma_event_channel* channel) {
 int FakeCm::DestroyId(rdma_cm_id* raw) {
   MutexLock lock(mutex_);
   Id& id = Of(raw);
+  WaitForHandshake(id);
   if (id.unacknowledged != 0) {
     violations_.push_back("an id was destroyed with an event not acknowledged: it would hang");
   }
@@ -119,6 +122,8 @@ int FakeCm::DestroyId(rdma_cm_id* raw) {
     }
     id.peer->state = Id::kEnded;
     id.peer->peer = nullptr;
+    id.peer->established_held = false;
+    handshake_ended_.NotifyAll();
   }
   Forget(id);
   return 0;
@@ -287,6 +292,7 @@ int FakeCm::Accept(rdma_cm_id* raw, const rdma_conn_param& param) {
   if (id.state != Id::kRequested || id.peer == nullptr || id.qp == nullptr) return EINVAL;
   id.state = id.peer->state = Id::kConnected;
   Push(*id.peer, RDMA_CM_EVENT_ESTABLISHED, 0, Padded(param, kReplyData));
+  id.established_held = hold_established_;
   if (!hold_established_) Push(id, RDMA_CM_EVENT_ESTABLISHED, 0);
   return 0;
 }
@@ -308,6 +314,7 @@ int FakeCm::Reject(rdma_cm_id* raw) {
 int FakeCm::Disconnect(rdma_cm_id* raw) {
   MutexLock lock(mutex_);
   Id& id = Of(raw);
+  WaitForHandshake(id);
   if (id.state != Id::kConnected) return EINVAL;
   id.state = Id::kEnded;
   Push(id, RDMA_CM_EVENT_DISCONNECTED, 0);
@@ -375,6 +382,18 @@ void FakeCm::Inject(rdma_cm_id* id, rdma_cm_event_type type, int status) {
 void FakeCm::HoldEstablished(bool hold) {
   MutexLock lock(mutex_);
   hold_established_ = hold;
+  if (hold) return;
+  for (Id* id : ids_) {
+    if (std::exchange(id->established_held, false)) Push(*id, RDMA_CM_EVENT_ESTABLISHED, 0);
+  }
+  handshake_ended_.NotifyAll();
+}
+
+void FakeCm::WaitForHandshake(Id& id) {
+  if (!id.established_held || id.verbs->device->node_type != IBV_NODE_RNIC) return;
+  const auto until = std::chrono::steady_clock::now() + kKernelWait;
+  while (id.established_held && handshake_ended_.WaitUntil(mutex_, until)) {
+  }
 }
 
 std::vector<std::string> FakeCm::violations() const {

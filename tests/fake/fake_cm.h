@@ -4,6 +4,7 @@
 
 #include <rdma/rdma_cma.h>
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <list>
@@ -46,7 +47,10 @@ class FakeCm {
   // Calls `inject` with every live id.
   void ForEach(const std::function<void(rdma_cm_id* id)>& inject) MRD_EXCLUDES(mutex_);
   void Inject(rdma_cm_id* id, rdma_cm_event_type type, int status) MRD_EXCLUDES(mutex_);
-  // An acceptance is not told to the accepting side, as when the peer's last packet is lost.
+  // An acceptance is not told to the accepting side, as when the peer's last packet is lost; false:
+  // what was held is told now. On iWARP the kernel lets nobody disconnect or destroy an id before
+  // it was told or the peer has gone: here for kKernelWait at most.
+  static constexpr std::chrono::seconds kKernelWait{3};
   void HoldEstablished(bool hold) MRD_EXCLUDES(mutex_);
   // What callers did that would hang or crash with the real library.
   std::vector<std::string> violations() const MRD_EXCLUDES(mutex_);
@@ -62,12 +66,14 @@ class FakeCm {
   void Push(Id& id, rdma_cm_event_type type, int status, const std::string& data = "",
             Id* new_id = nullptr) MRD_REQUIRES(mutex_);
   void Forget(Id& id) MRD_REQUIRES(mutex_);
+  void WaitForHandshake(Id& id) MRD_REQUIRES(mutex_);
   FakeDevice* DeviceAt(const sockaddr_storage& address) const;
   uint16_t FreePort() MRD_REQUIRES(mutex_);
 
   std::vector<std::unique_ptr<FakeDevice>>& devices_;
   Live& live_;
   mutable Mutex mutex_;
+  CondVar handshake_ended_;
   std::set<Id*> ids_ MRD_GUARDED_BY(mutex_);
   uint16_t last_port_ MRD_GUARDED_BY(mutex_) = 40000;
   bool hold_established_ MRD_GUARDED_BY(mutex_) = false;

@@ -28,7 +28,7 @@ uint32_t Key(uint32_t number) { return number * 0x9E3779B1u; }
 }  // namespace
 
 FakeDevice::FakeDevice(DeviceSpec spec, Live& live)
-    : spec_(std::move(spec)), live_(live), plain_(spec_.calls.empty()) {
+    : spec_(std::move(spec)), live_(live), plain_(spec_.calls.empty()), active_(spec_.active) {
   for (const auto& [name, call] : spec_.calls) calls_[name].spec = call;
   device_.node_type = spec_.transport == "iwarp" ? IBV_NODE_RNIC : IBV_NODE_CA;
   device_.transport_type = spec_.transport == "iwarp" ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
@@ -89,8 +89,9 @@ void FakeDevice::Query(ibv_device_attr_ex* attr) const {
   if (spec_.odp) attr->odp_caps.general_caps = IBV_ODP_SUPPORT;
 }
 
-void FakeDevice::QueryPort(ibv_port_attr* attr) const {
-  attr->state = spec_.active ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+void FakeDevice::QueryPort(ibv_port_attr* attr) {
+  ++port_queries_;
+  attr->state = active_ ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
   attr->link_layer = spec_.transport == "ib" ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
 }
 

@@ -52,7 +52,10 @@ class FakeDevice {
   void Unplug();
 
   void Query(ibv_device_attr_ex* attr) const;
-  void QueryPort(ibv_port_attr* attr) const;
+  void QueryPort(ibv_port_attr* attr);
+  // Whether its port is up from now on.
+  void SetActive(bool active) { active_ = active; }
+  uint64_t port_queries() const { return port_queries_; }
 
   ibv_pd* AllocPd(int* error);
   int DeallocPd(ibv_pd* pd);
@@ -83,6 +86,8 @@ class FakeDevice {
   ibv_device device_ = {};
   FakeContext context_ = {};
   std::atomic<bool> plain_;
+  std::atomic<bool> active_;
+  std::atomic<uint64_t> port_queries_ = 0;
   std::atomic<uint32_t> next_key_ = 1;
   std::atomic<uint32_t> next_qp_ = 100;
   std::atomic<uint64_t> mrs_ = 0;

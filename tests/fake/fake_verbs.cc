@@ -43,6 +43,12 @@ void FakeVerbs::Fail(const std::string& device, const std::string& call, const s
 
 void FakeVerbs::Unplug(const std::string& device) { Find(device).Unplug(); }
 
+void FakeVerbs::SetActive(const std::string& device, bool active) {
+  Find(device).SetActive(active);
+}
+
+uint64_t FakeVerbs::PortQueries(const std::string& device) { return Find(device).port_queries(); }
+
 uint64_t FakeVerbs::AsyncReads(const std::string& device) { return Find(device).async_reads(); }
 
 void FakeVerbs::SetMemlock(uint64_t limit, uint64_t pinned, bool ipc_lock) {
@@ -126,8 +132,9 @@ int FakeVerbs::QueryDevice(ibv_context* context, ibv_device_attr_ex* attr) {
 }
 
 int FakeVerbs::QueryPort(ibv_context* context, uint8_t, ibv_port_attr* attr) {
-  FakeDevice::Of(context).QueryPort(attr);
-  return 0;
+  const int error = FakeDevice::Of(context).Begin("port");
+  if (error == 0) FakeDevice::Of(context).QueryPort(attr);
+  return error;
 }
 
 Result<std::vector<ibv_gid_entry>> FakeVerbs::QueryGids(ibv_context* context) {

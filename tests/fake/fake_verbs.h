@@ -33,6 +33,10 @@ class FakeVerbs final : public fabric::verbs::Api {
   // `call` as in spec.h; `fault` as "EIO", "EIO@5", "EIO@5+". Counts from now.
   void Fail(const std::string& device, const std::string& call, const std::string& fault);
   void Unplug(const std::string& device);
+  // Whether its port is up from now on.
+  void SetActive(const std::string& device, bool active);
+  // How often somebody asked for the state of its port.
+  uint64_t PortQueries(const std::string& device);
   // How often somebody asked for asynchronous events.
   uint64_t AsyncReads(const std::string& device);
   // What the next errors of registrations are explained with.

@@ -14,9 +14,9 @@ namespace {
 
 const std::set<std::string>& Calls() {
   static const auto* calls = new std::set<std::string>{
-      "open",    "query",   "pd",     "pd_free", "reg",          "dereg",         "cq",
-      "channel", "id",      "bind",   "listen",  "resolve_addr", "resolve_route", "qp",
-      "accept",  "connect", "migrate"};
+      "open", "query",   "port",    "pd",     "pd_free", "reg",          "dereg",
+      "cq",   "channel", "id",      "bind",   "listen",  "resolve_addr", "resolve_route",
+      "qp",   "accept",  "connect", "migrate"};
   return *calls;
 }
 

@@ -16,7 +16,7 @@
 //   CALL_errno=ERRNO           every call fails
 //   CALL_errno=ERRNO@N         the Nth from now fails (the first is 1)
 //   CALL_errno=ERRNO@N+        the Nth and all later ones fail
-// CALL is: open, query, pd, pd_free, reg, dereg, cq, channel, id, migrate, bind, listen,
+// CALL is: open, query, port, pd, pd_free, reg, dereg, cq, channel, id, migrate, bind, listen,
 // resolve_addr, resolve_route, qp, accept, connect. Calls that come before a device is known (open
 // of the channel, id, bind, resolve_addr) take the settings of the first device.
 #ifndef MRD_TESTS_FAKE_SPEC_H_

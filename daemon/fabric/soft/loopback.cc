@@ -47,7 +47,7 @@ class Loopback::ListenerImpl final : public Listener {
 
   void Accept(ConnectionSpec spec, EstablishedCallback done) override {
     if (absl::Status status = CheckPrivateData(spec.private_data, kMaxAcceptData); !status.ok()) {
-      done(std::move(status));
+      FailAttempt(spec, done, std::move(status));
       return;
     }
     loopback_.loop_.Post([port = port_, spec = std::move(spec), done = std::move(done)]() mutable {
@@ -96,7 +96,7 @@ void Loopback::Connect(const std::string& address, uint32_t port, const std::str
   absl::StatusOr<std::string> local = Normalize(source);
   if (status.ok()) status = local.status();
   if (!status.ok()) {
-    done(std::move(status));
+    FailAttempt(spec, done, std::move(status));
     return;
   }
   loop_.Post([this, port, local = *std::move(local), spec = std::move(spec),
@@ -109,7 +109,7 @@ void Loopback::Request(uint32_t port, const std::string& source, ConnectionSpec 
                        EstablishedCallback done) {
   const auto it = ports_.find(port);
   if (it == ports_.end()) {
-    done(LoopbackRefused(port));
+    FailAttempt(spec, done, LoopbackRefused(port));
     return;
   }
   ConnectionInfo info;

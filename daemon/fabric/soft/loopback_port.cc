@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include <memory>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "daemon/fabric/soft/loopback_link.h"
@@ -34,7 +35,7 @@ absl::Status LoopbackRefused(uint32_t port) {
 
 void LoopbackPort::Accept(ConnectionSpec spec, EstablishedCallback done) {
   if (closed_) {
-    done(ListenerEnded());
+    FailAttempt(spec, done, ListenerEnded());
     return;
   }
   Enqueue(accepts_, {std::move(spec), std::move(done), {}, {}});
@@ -43,7 +44,7 @@ void LoopbackPort::Accept(ConnectionSpec spec, EstablishedCallback done) {
 
 void LoopbackPort::Request(ConnectionSpec spec, EstablishedCallback done, ConnectionInfo info) {
   if (closed_ || requests_.size() >= backlog_) {
-    done(LoopbackRefused(info_.local_port));
+    FailAttempt(spec, done, LoopbackRefused(info_.local_port));
     return;
   }
   Enqueue(requests_, {std::move(spec), std::move(done), std::move(info), {}});
@@ -52,16 +53,15 @@ void LoopbackPort::Request(ConnectionSpec spec, EstablishedCallback done, Connec
 
 void LoopbackPort::Close() {
   closed_ = true;
-  while (!accepts_.empty()) Dequeue(accepts_, accepts_.begin()).done(ListenerEnded());
+  while (!accepts_.empty()) Fail(accepts_, accepts_.begin(), ListenerEnded());
   while (!requests_.empty()) {
-    Dequeue(requests_, requests_.begin()).done(LoopbackRefused(info_.local_port));
+    Fail(requests_, requests_.begin(), LoopbackRefused(info_.local_port));
   }
 }
 
 void LoopbackPort::Enqueue(Queue& queue, Attempt attempt) {
   const auto it = queue.insert(queue.end(), std::move(attempt));
-  it->timer =
-      loop_.At(it->spec.deadline, [this, &queue, it] { Dequeue(queue, it).done(WaitEnded()); });
+  it->timer = loop_.At(it->spec.deadline, [this, &queue, it] { Fail(queue, it, WaitEnded()); });
 }
 
 LoopbackPort::Attempt LoopbackPort::Dequeue(Queue& queue, Queue::iterator it) {
@@ -71,11 +71,16 @@ LoopbackPort::Attempt LoopbackPort::Dequeue(Queue& queue, Queue::iterator it) {
   return attempt;
 }
 
+void LoopbackPort::Fail(Queue& queue, Queue::iterator it, absl::Status status) {
+  Attempt attempt = Dequeue(queue, it);
+  FailAttempt(attempt.spec, attempt.done, std::move(status));
+}
+
 bool LoopbackPort::DropUnwanted(Queue& queue) {
   while (!queue.empty()) {
     const ConnectionSpec& spec = queue.front().spec;
     if (!spec.wanted || spec.wanted()) return true;
-    Dequeue(queue, queue.begin()).done(WaitEnded());
+    Fail(queue, queue.begin(), WaitEnded());
   }
   return false;
 }
@@ -95,12 +100,13 @@ void LoopbackPort::Pair(Attempt accept, Attempt request) {
   auto request_domain = request.spec.domain(kSoftDevice);
   if (!accept_domain.ok() || !request_domain.ok()) {
     // Each side is told its own fault; the other that the connection came to nothing.
-    accept.done(!accept_domain.ok()
+    FailAttempt(accept.spec, accept.done,
+                !accept_domain.ok()
                     ? accept_domain.status()
                     : MakeError(v1::CONNECTION_FAILED, "the connecting side gave up",
                                 {.advice = "Accept again"}));
-    request.done(!request_domain.ok() ? request_domain.status()
-                                      : LoopbackRefused(info_.local_port));
+    FailAttempt(request.spec, request.done,
+                !request_domain.ok() ? request_domain.status() : LoopbackRefused(info_.local_port));
     return;
   }
   ConnectionInfo info = info_;

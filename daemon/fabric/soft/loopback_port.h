@@ -42,6 +42,7 @@ class LoopbackPort {
 
   void Enqueue(Queue& queue, Attempt attempt);
   Attempt Dequeue(Queue& queue, Queue::iterator it);
+  void Fail(Queue& queue, Queue::iterator it, absl::Status status);
   // The first one that is still wanted, if any.
   bool DropUnwanted(Queue& queue);
   void Match();

@@ -1,6 +1,7 @@
-// The fabric of a machine without RDMA: one device "soft0" in this process. Keys, bounds, access
-// and addresses are checked as on a device; endpoints connect to other endpoints of this daemon,
-// over loopback addresses.
+// The fabric of a machine without RDMA: one device "soft0" in this process. A registration is
+// checked (bounds, access, address) and gets keys as on a device; endpoints connect to other
+// endpoints of this daemon, over loopback addresses. No data moves over them yet: nobody uses the
+// keys.
 #ifndef MRD_DAEMON_FABRIC_SOFT_SOFT_FABRIC_H_
 #define MRD_DAEMON_FABRIC_SOFT_SOFT_FABRIC_H_
 

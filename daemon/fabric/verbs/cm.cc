@@ -10,7 +10,8 @@ namespace mrd::fabric::verbs {
 namespace {
 
 constexpr size_t kEnding = 8;
-constexpr size_t kConnecting = 16;
+// One for each attempt: those that wait for a host that does not answer hold up no other.
+constexpr size_t kConnecting = kMostConnects;
 
 }  // namespace
 
@@ -37,6 +38,36 @@ Cm::~Cm() {
   loop_.RunSync([this] {
     for (const auto& [context, watch] : watches_) loop_.Unwatch(watch);
   });
+}
+
+void Cm::End(std::unique_ptr<CmId> id, std::shared_ptr<void> held, Workers::Function then) {
+  Ending([id = std::move(id), held = std::move(held), then = std::move(then)]() mutable {
+    id.reset();
+    held.reset();
+    if (then) then();
+  });
+}
+
+void Cm::EndHandshake(std::unique_ptr<CmId> id, std::shared_ptr<void> held,
+                      Workers::Function then) {
+  const Device* const device = devices_.Find(id->id()->verbs);
+  if (device == nullptr || device->info().transport != v1::Device::IWARP) {
+    End(std::move(id), std::move(held), std::move(then));
+    return;
+  }
+  const auto it =
+      unfinished_.insert(unfinished_.end(), Unfinished{std::move(id), std::move(held), 0});
+  it->watch = loop_.Watch(it->id->fd(), [this, it] {
+    if (!it->id->NextEvent()) return;  // Whatever it is: the handshake is over.
+    loop_.Unwatch(it->watch);
+    End(std::move(it->id), std::move(it->held), nullptr);
+    unfinished_.erase(it);
+  });
+  if (it->watch == 0) {  // Then one of those threads waits for it.
+    End(std::move(it->id), std::move(it->held), nullptr);
+    unfinished_.erase(it);
+  }
+  if (then) then();
 }
 
 void Cm::ReadAsyncEvents(ibv_context* context) {

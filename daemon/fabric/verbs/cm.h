@@ -4,6 +4,7 @@
 #define MRD_DAEMON_FABRIC_VERBS_CM_H_
 
 #include <functional>
+#include <list>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -32,6 +33,17 @@ class Cm {
   // Runs what may block for seconds (the end of an id).
   void Ending(Workers::Function function) { ending_.Post(std::move(function)); }
 
+  // Ends `id` on a thread that may block, lets go of what was held for it, and calls `then` there.
+  void End(std::unique_ptr<CmId> id, std::shared_ptr<void> held, Workers::Function then);
+
+  // Loop thread only. The same for an id whose handshake is under way: it was accepted or has asked
+  // to connect, and its channel has not told what came of it. On iWARP the kernel lets nobody end
+  // such an id (iw_cm_disconnect and iw_destroy_cm_id wait until the handshake is over, without a
+  // time limit: siw_accept arms no timer for a peer that asked for a ready-to-receive frame and
+  // then sends none). So there `then` is called at once, and the id ends when the kernel has told;
+  // no thread waits for a peer, however many peers are silent. `held` bounds how many there are.
+  void EndHandshake(std::unique_ptr<CmId> id, std::shared_ptr<void> held, Workers::Function then);
+
   // Loop thread only. `failed` is called when the queue pair goes to the error state by itself (a
   // peer used a wrong key, say), which rdma_cm does not tell. Until it is unwatched, which comes
   // before its end.
@@ -39,12 +51,20 @@ class Cm {
   void UnwatchQp(ibv_qp* qp) { failed_.erase(qp); }
 
  private:
+  struct Unfinished {
+    std::unique_ptr<CmId> id;
+    std::shared_ptr<void> held;
+    EventLoop::WatchId watch;
+  };
+
   void ReadAsyncEvents(ibv_context* context);
 
   Api& api_;
   Devices& devices_;
   std::unordered_map<ibv_qp*, std::function<void()>> failed_;
   std::unordered_map<ibv_context*, EventLoop::WatchId> watches_;  // Of asynchronous events.
+  // The loop thread's own. Before the loop and the workers, which add to it until they end.
+  std::list<Unfinished> unfinished_;
   // In this order: what the workers run posts to the loop, and what the loop runs posts to those
   // that end ids.
   Workers ending_;

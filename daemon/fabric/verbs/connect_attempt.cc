@@ -24,25 +24,19 @@ sockaddr* Raw(sockaddr_storage& address) { return reinterpret_cast<sockaddr*>(&a
 
 }  // namespace
 
-ConnectAttempt::ConnectAttempt(Cm& cm, std::shared_ptr<std::atomic<uint64_t>> count,
-                               sockaddr_storage source, sockaddr_storage destination,
+ConnectAttempt::ConnectAttempt(Cm& cm, sockaddr_storage source, sockaddr_storage destination,
                                ConnectionSpec spec, EstablishedCallback done)
     : cm_(cm),
-      count_(std::move(count)),
       source_(source),
       destination_(destination),
       spec_(std::move(spec)),
-      done_(std::move(done)) {
-  count_->fetch_add(1);
-}
-
-ConnectAttempt::~ConnectAttempt() { count_->fetch_sub(1); }
+      done_(std::move(done)) {}
 
 void ConnectAttempt::Start(absl::AnyInvocable<void()> finished) {
   finished_ = std::move(finished);
   auto id = CmId::Create(cm_.api());
   if (!id.ok()) {
-    Finish(Error("no rdma_cm id", id.error));
+    Finish(IdError(EndpointText(destination_), id.error));
     return;
   }
   id_ = std::move(id.value);
@@ -53,7 +47,7 @@ void ConnectAttempt::Start(absl::AnyInvocable<void()> finished) {
     return;
   }
   timer_ = cm_.loop().At(spec_.deadline, [this] { Finish(WaitEnded()); });
-  Watch();
+  Watch();  // May end it.
 }
 
 void ConnectAttempt::Finish(absl::StatusOr<Established> result) {
@@ -63,8 +57,24 @@ void ConnectAttempt::Finish(absl::StatusOr<Established> result) {
   cm_.loop().Cancel(timer_);
   Unwatch();
   if (finished_) std::exchange(finished_, nullptr)();
-  if (!connecting_ && id_ != nullptr) cm_.Ending([self] { self->id_.reset(); });
-  done(std::move(result));
+  if (connecting_) {
+    done(std::move(result));
+  } else if (id_ == nullptr) {
+    spec_.held = nullptr;
+    done(std::move(result));
+  } else {
+    End([done = std::move(done), result = std::move(result)]() mutable {
+      done(std::move(result));
+    });
+  }
+}
+
+void ConnectAttempt::End(Workers::Function then) {
+  if (asked_) {
+    cm_.EndHandshake(std::move(id_), std::move(spec_.held), std::move(then));
+  } else {
+    cm_.End(std::move(id_), std::move(spec_.held), std::move(then));
+  }
 }
 
 void ConnectAttempt::OnReadable() {
@@ -74,6 +84,7 @@ void ConnectAttempt::OnReadable() {
 }
 
 bool ConnectAttempt::OnEvent(const CmEvent& event) {
+  asked_ = false;
   if (event.status == 0) {
     switch (event.type) {
       case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -92,6 +103,11 @@ bool ConnectAttempt::OnEvent(const CmEvent& event) {
         info.device = device->name();  // Not null: Connect has found it.
         auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id_), std::move(info),
                                                             std::move(spec_.left));
+        if (!connection->watched()) {
+          cm_.End(connection->Release(), std::move(spec_.held), nullptr);
+          Finish(Error("the daemon cannot wait for its events", ENOMEM));
+          return false;
+        }
         Finish(Established{std::move(connection), event.private_data});
         return false;
       }
@@ -161,8 +177,9 @@ absl::Status ConnectAttempt::MakeConnection(Device& device, std::shared_ptr<Doma
 
 void ConnectAttempt::Connected(const absl::Status& status) {
   connecting_ = false;
+  asked_ = status.ok();
   if (done_ == nullptr) {  // The wait has ended meanwhile.
-    cm_.Ending([self = shared_from_this()] { self->id_.reset(); });
+    End(nullptr);
   } else if (!status.ok()) {
     Finish(status);
   } else {
@@ -172,6 +189,7 @@ void ConnectAttempt::Connected(const absl::Status& status) {
 
 void ConnectAttempt::Watch() {
   watch_ = cm_.loop().Watch(id_->fd(), [self = shared_from_this()] { self->OnReadable(); });
+  if (watch_ == 0) Finish(Error("the daemon cannot wait for its events", ENOMEM));
 }
 
 void ConnectAttempt::Unwatch() { cm_.loop().Unwatch(std::exchange(watch_, 0)); }

@@ -5,8 +5,6 @@
 
 #include <sys/socket.h>
 
-#include <atomic>
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -21,24 +19,24 @@ namespace mrd::fabric::verbs {
 // Loop thread only, but for construction and destruction.
 class ConnectAttempt : public std::enable_shared_from_this<ConnectAttempt> {
  public:
-  // `count` is one more for as long as the attempt takes the kernel's time.
   // `source` is AF_UNSPEC where the routing table decides.
-  ConnectAttempt(Cm& cm, std::shared_ptr<std::atomic<uint64_t>> count, sockaddr_storage source,
-                 sockaddr_storage destination, ConnectionSpec spec, EstablishedCallback done);
-  ~ConnectAttempt();
+  ConnectAttempt(Cm& cm, sockaddr_storage source, sockaddr_storage destination, ConnectionSpec spec,
+                 EstablishedCallback done);
   ConnectAttempt(const ConnectAttempt&) = delete;
   ConnectAttempt& operator=(const ConnectAttempt&) = delete;
 
   // `finished` is called once, before the `done` of the attempt.
   void Start(absl::AnyInvocable<void()> finished);
 
-  // Gives the result, once; later calls do nothing.
+  // Gives the result, once; later calls do nothing. A failure is told when nothing is left of the
+  // attempt or, where the kernel holds it up, at once.
   void Finish(absl::StatusOr<Established> result);
 
  private:
   void OnReadable();
   // True: to be called again with the next event.
   bool OnEvent(const CmEvent& event);
+  void End(Workers::Function then);
   void Watch();
   void Unwatch();
   int RemainingMs() const;
@@ -50,7 +48,6 @@ class ConnectAttempt : public std::enable_shared_from_this<ConnectAttempt> {
   void Connected(const absl::Status& status);
 
   Cm& cm_;
-  const std::shared_ptr<std::atomic<uint64_t>> count_;
   sockaddr_storage source_;
   sockaddr_storage destination_;
   ConnectionSpec spec_;
@@ -60,6 +57,7 @@ class ConnectAttempt : public std::enable_shared_from_this<ConnectAttempt> {
   EventLoop::WatchId watch_ = 0;
   EventLoop::TimerId timer_;
   bool connecting_ = false;  // A thread that may block has the id.
+  bool asked_ = false;       // The peer was asked, and nothing has come of it yet.
 };
 
 }  // namespace mrd::fabric::verbs

@@ -11,7 +11,14 @@ VerbsConnection::VerbsConnection(Cm& cm, std::unique_ptr<CmId> id, ConnectionInf
   cm_.WatchQp(id_->id()->qp, [this] { Left(true); });
 }
 
+std::unique_ptr<CmId> VerbsConnection::Release() {
+  cm_.loop().Unwatch(watch_);
+  cm_.UnwatchQp(id_->id()->qp);
+  return std::move(id_);
+}
+
 VerbsConnection::~VerbsConnection() {
+  if (id_ == nullptr) return;
   cm_.loop().RunSync([this] {
     cm_.loop().Unwatch(watch_);
     cm_.UnwatchQp(id_->id()->qp);

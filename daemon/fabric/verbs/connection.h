@@ -21,6 +21,12 @@ class VerbsConnection final : public Connection {
 
   const ConnectionInfo& info() const override { return info_; }
 
+  // Right after it was made. False: the loop cannot watch it, nobody would learn that the peer
+  // left, and it must not be given to anybody.
+  bool watched() const { return watch_ != 0; }
+  // Its id, to be ended elsewhere. Loop thread only.
+  std::unique_ptr<CmId> Release();
+
  private:
   void OnReadable();
   void Left(bool error);

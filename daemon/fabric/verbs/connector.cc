@@ -10,6 +10,23 @@
 #include "mrd/v1/status.h"
 
 namespace mrd::fabric::verbs {
+namespace {
+
+// Counts an attempt for as long as the kernel works on it.
+struct Counted {
+  Counted(std::shared_ptr<std::atomic<uint64_t>> counter, std::shared_ptr<void> owners)
+      : count(std::move(counter)), held(std::move(owners)) {
+    count->fetch_add(1);
+  }
+  ~Counted() { count->fetch_sub(1); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+  const std::shared_ptr<std::atomic<uint64_t>> count;
+  const std::shared_ptr<void> held;
+};
+
+}  // namespace
 
 Connector::Connector(Cm& cm) : cm_(cm), count_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
@@ -33,19 +50,20 @@ void Connector::Connect(const std::string& address, uint32_t port, const std::st
     status = parsed.status();
     if (parsed.ok()) from = *parsed;
   }
-  if (status.ok() && count_->load() >= kMaxAttempts) {
-    status = MakeError(v1::BUSY, absl::StrCat(kMaxAttempts, " connections are being made"),
+  if (status.ok() && count_->load() >= kMostConnects) {
+    status = MakeError(v1::BUSY, absl::StrCat(kMostConnects, " connections are being made"),
                        {.limit_name = "connections being made",
-                        .limit = kMaxAttempts,
-                        .used = kMaxAttempts,
+                        .limit = kMostConnects,
+                        .used = kMostConnects,
                         .advice = "Try again after a pause"});
   }
   if (!status.ok()) {
-    done(std::move(status));
+    FailAttempt(spec, done, std::move(status));
     return;
   }
-  auto attempt = std::make_shared<ConnectAttempt>(cm_, count_, from, *destination, std::move(spec),
-                                                  std::move(done));
+  spec.held = std::make_shared<Counted>(count_, std::move(spec.held));
+  auto attempt =
+      std::make_shared<ConnectAttempt>(cm_, from, *destination, std::move(spec), std::move(done));
   cm_.loop().Post([this, attempt = std::move(attempt)] {
     attempts_.insert(attempt);
     attempt->Start([this, key = attempt] { attempts_.erase(key); });

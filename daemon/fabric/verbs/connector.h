@@ -18,9 +18,6 @@ class ConnectAttempt;
 // Thread safety: any thread.
 class Connector {
  public:
-  // Attempts at one time, those included whose wait has ended while the kernel still works on them.
-  static constexpr uint64_t kMaxAttempts = 256;
-
   explicit Connector(Cm& cm);
   // Ends all attempts.
   ~Connector();

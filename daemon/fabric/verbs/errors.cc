@@ -34,36 +34,24 @@ uint64_t PinnedBy(const RegionSpec& spec) {
   return (offset + spec.length + page - 1) / page * page;
 }
 
-}  // namespace
-
-bool MeansRemoved(int error) { return error == EIO || error == ENODEV || error == ENXIO; }
-
-absl::Status DeviceError(const Failed& failed, int error) {
-  if (MeansRemoved(error)) return Removed(failed.device, error);
-  const std::string what = absl::StrCat("device ", failed.device.name, " gave no ",
-                                        View(failed.what), ": ", Describe(error));
+// What this host did not give. `limited` is the limit that a want of memory may be due to.
+absl::Status LocalError(const std::string& what, int error, ErrorFacts limited,
+                        std::string_view cgroup) {
   switch (error) {
     case ENOMEM:
     case ENOSPC:
-    case EDQUOT: {
-      ErrorFacts facts = {.errno_value = error};
-      if (!failed.limit_name.empty()) {
-        facts.limit_name = absl::StrCat(View(failed.limit_name), " of device ", failed.device.name);
-        facts.limit = failed.limit;
-        facts.used = failed.used;
-      }
-      facts.advice = failed.used < failed.limit
-                         ? "This daemon has not reached the limit: other processes hold the rest, "
-                           "or the kernel has no memory; see 'rdma resource show' and dmesg"
-                         : "End what is not needed, or use another device";
-      return MakeError(v1::DEVICE_LIMIT, what, std::move(facts));
-    }
+    case EDQUOT:
+      limited.errno_value = error;
+      limited.advice = limited.used < limited.limit || limited.limit_name.empty()
+                           ? "This daemon has not reached the limit: other processes hold the "
+                             "rest, or the kernel has no memory; see 'rdma resource show' and dmesg"
+                           : "End what is not needed, or use another device";
+      return MakeError(v1::DEVICE_LIMIT, what, std::move(limited));
     case EAGAIN:
       // rdmacg_try_charge (kernel/cgroup/rdma.c): the only one that says so.
       return MakeError(v1::DEVICE_LIMIT, what,
                        {.errno_value = error,
-                        .limit_name = absl::StrCat("rdma.max, device ", failed.device.name,
-                                                   ", of the daemon's cgroup"),
+                        .limit_name = std::string(cgroup),
                         .advice = "Raise rdma.max of the daemon's cgroup, or of one above it; "
                                   "rdma.current tells what is used"});
     case EOPNOTSUPP:
@@ -85,6 +73,37 @@ absl::Status DeviceError(const Failed& failed, int error) {
       return MakeError(v1::DEVICE_ERROR, what,
                        {.errno_value = error, .advice = "See the kernel's log (dmesg)"});
   }
+}
+
+}  // namespace
+
+bool MeansRemoved(int error) { return error == EIO || error == ENODEV || error == ENXIO; }
+
+absl::Status DeviceError(const Failed& failed, int error) {
+  if (MeansRemoved(error)) return Removed(failed.device, error);
+  ErrorFacts limited;
+  if (!failed.limit_name.empty()) {
+    limited.limit_name = absl::StrCat(View(failed.limit_name), " of device ", failed.device.name);
+    limited.limit = failed.limit;
+    limited.used = failed.used;
+  }
+  return LocalError(
+      absl::StrCat("device ", failed.device.name, " gave no ", View(failed.what), ": ",
+                   Describe(error)),
+      error, std::move(limited),
+      absl::StrCat("rdma.max, device ", failed.device.name, ", of the daemon's cgroup"));
+}
+
+absl::Status IdError(std::string_view peer, int error) {
+  const std::string what =
+      absl::StrCat("no connection with ", View(peer), ": no rdma_cm id: ", Describe(error));
+  if (MeansRemoved(error) || error == ENOENT) {
+    return MakeError(v1::DEVICE_ERROR, what,
+                     {.errno_value = error,
+                      .advice = "Is the kernel's module rdma_ucm loaded, and /dev/infiniband/"
+                                "rdma_cm there?"});
+  }
+  return LocalError(what, error, {}, "rdma.max of the daemon's cgroup");
 }
 
 absl::Status RegisterError(Api& api, const DriverFacts& driver, const Failed& failed,
@@ -181,6 +200,10 @@ absl::Status ConnectionError(std::string_view peer, std::string_view what, int e
   }
   std::string text = absl::StrCat("no connection with ", View(peer), ": ", View(what));
   if (error != 0) absl::StrAppend(&text, ": ", Describe(error));
+  // No peer causes these.
+  if (error == ENOMEM || error == EMFILE || error == ENFILE) {
+    return LocalError(text, error, {}, "");
+  }
   return MakeError(v1::CONNECTION_FAILED, text, {.errno_value = error, .advice = advice});
 }
 

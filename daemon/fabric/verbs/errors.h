@@ -22,7 +22,7 @@ struct Failed {
   uint64_t used = 0;  // By this daemon.
 };
 
-// A device's call that needed no memory of the client's.
+// A device's call that failed. Of a registration only what RegisterError does not know better.
 absl::Status DeviceError(const Failed& failed, int error);
 
 // A registration.
@@ -32,7 +32,12 @@ absl::Status RegisterError(Api& api, const DriverFacts& driver, const Failed& fa
 // Binding or listening on `address` ("10.9.0.1 port 7000").
 absl::Status BindError(std::string_view address, int error);
 
-// Connecting to, or being connected by, `peer`.
+// No rdma_cm id or event channel for a connection with `peer`: a fault of this host, not of the
+// peer.
+absl::Status IdError(std::string_view peer, int error);
+
+// Connecting to, or being connected by, `peer`. What this host lacks (memory, descriptors) is told
+// as DeviceError has it.
 absl::Status ConnectionError(std::string_view peer, std::string_view what, int error);
 
 // Whether a device that is gone gives this errno.

@@ -38,7 +38,7 @@ class VerbsListener final : public Listener {
 
   void Accept(ConnectionSpec spec, EstablishedCallback done) override {
     if (absl::Status status = CheckPrivateData(spec.private_data, kMaxAcceptData); !status.ok()) {
-      done(std::move(status));
+      FailAttempt(spec, done, std::move(status));
       return;
     }
     cm_.loop().Post([queue = queue_, spec = std::move(spec), done = std::move(done)]() mutable {
@@ -74,39 +74,38 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(Cm& cm, const std::string& addr
     info.device = device->name();
   }
   auto queue = std::make_shared<ListenQueue>(cm, std::move(id.value), backlog);
-  cm.loop().RunSync([&] { queue->Start(queue); });
+  bool started = false;
+  cm.loop().RunSync([&] { started = queue->Start(queue); });
+  if (!started) return BindError(text, ENOMEM);
   return std::make_unique<VerbsListener>(cm, std::move(info), std::move(queue));
 }
 
 ListenQueue::ListenQueue(Cm& cm, std::unique_ptr<CmId> id, size_t backlog)
     : cm_(cm), id_(std::move(id)), backlog_(backlog) {}
 
-void ListenQueue::Start(std::shared_ptr<ListenQueue> self) {
+bool ListenQueue::Start(std::shared_ptr<ListenQueue> self) {
   watch_ = cm_.loop().Watch(id_->fd(), [self = std::move(self)] { self->OnReadable(); });
+  return watch_ != 0;
 }
 
 void ListenQueue::Close() {
   if (id_ == nullptr) return;
   cm_.loop().Unwatch(watch_);
   // First of all, so that nothing new comes in; what had come in and was not read the kernel
-  // rejects.
+  // rejects. Neither this nor the end of a request waits for a peer: none was answered yet.
   id_.reset();
   while (!requests_.empty()) Take(requests_.begin());
-  while (!handshakes_.empty()) {
-    Handshake handshake = Take(handshakes_.begin());
-    handshake.request.id.reset();
-    handshake.accept.done(ListenerEnded());
-  }
-  while (!accepts_.empty()) Take(accepts_.begin()).done(ListenerEnded());
+  while (!handshakes_.empty()) GiveUp(Take(handshakes_.begin()), ListenerEnded());
+  while (!accepts_.empty()) Fail(Take(accepts_.begin()), ListenerEnded());
 }
 
 void ListenQueue::Accept(ConnectionSpec spec, EstablishedCallback done) {
   if (id_ == nullptr) {
-    done(ListenerEnded());
+    FailAttempt(spec, done, ListenerEnded());
     return;
   }
   const auto it = accepts_.insert(accepts_.end(), Waiting{std::move(spec), std::move(done), {}});
-  it->timer = cm_.loop().At(it->spec.deadline, [this, it] { Take(it).done(WaitEnded()); });
+  it->timer = cm_.loop().At(it->spec.deadline, [this, it] { Fail(Take(it), WaitEnded()); });
   Match();
 }
 
@@ -142,6 +141,11 @@ void ListenQueue::OnRequest(CmEvent event) {
   it->watch = cm_.loop().Watch(it->id->fd(), [this, it] {
     if (it->id->NextEvent()) Take(it);
   });
+  if (it->watch == 0) {
+    cm_.api().Reject(it->id->id());
+    Take(it);
+    return;
+  }
   it->timer = cm_.loop().At(std::chrono::steady_clock::now() + kRequestWait, [this, it] {
     cm_.api().Reject(it->id->id());
     Take(it);
@@ -153,7 +157,7 @@ void ListenQueue::Match() {
   while (!accepts_.empty() && !requests_.empty()) {
     Waiting accept = Take(accepts_.begin());
     if (accept.spec.wanted && !accept.spec.wanted()) {
-      accept.done(WaitEnded());  // May end this listener.
+      Fail(std::move(accept), WaitEnded());  // May end this listener.
       continue;
     }
     Answer(std::move(accept), Take(requests_.begin()));
@@ -168,7 +172,7 @@ void ListenQueue::Answer(Waiting accept, Request request) {
   if (!status.ok()) {
     cm_.api().Reject(request.id->id());
     request.id.reset();
-    accept.done(std::move(status));
+    Fail(std::move(accept), std::move(status));
     return;
   }
   rdma_conn_param param = {};
@@ -181,20 +185,22 @@ void ListenQueue::Answer(Waiting accept, Request request) {
   param.rnr_retry_count = 7;  // Without end: the peer may post its receives later.
   if (const int error = cm_.api().Accept(request.id->id(), &param); error != 0) {
     request.id.reset();
-    accept.done(ConnectionError(peer, "it could not be accepted", error));
+    Fail(std::move(accept), ConnectionError(peer, "it could not be accepted", error));
     return;
   }
   const auto it =
       handshakes_.insert(handshakes_.end(), Handshake{std::move(accept), std::move(request)});
   it->request.watch = cm_.loop().Watch(it->request.id->fd(), [this, it] { OnHandshake(it); });
+  if (it->request.watch == 0) {
+    GiveUp(Take(it), ConnectionError(peer, "the daemon cannot wait for its events", ENOMEM));
+    return;
+  }
   const auto handshake_end = std::chrono::steady_clock::now() + kHandshakeWait;
   it->accept.timer = cm_.loop().At(
       std::min(it->accept.spec.deadline, handshake_end), [this, it, peer, handshake_end] {
         const bool wait_ended = it->accept.spec.deadline < handshake_end;
-        Handshake handshake = Take(it);
-        handshake.request.id.reset();  // Who is told that it failed finds nothing of it left.
-        handshake.accept.done(wait_ended ? WaitEnded()
-                                         : ConnectionError(peer, "it did not answer", ETIMEDOUT));
+        GiveUp(Take(it),
+               wait_ended ? WaitEnded() : ConnectionError(peer, "it did not answer", ETIMEDOUT));
       });
 }
 
@@ -205,16 +211,38 @@ void ListenQueue::OnHandshake(std::list<Handshake>::iterator it) {
   std::unique_ptr<CmId> id = std::move(handshake.request.id);
   if (event->type != RDMA_CM_EVENT_ESTABLISHED || event->status != 0) {
     const std::string peer = EndpointText(id->id()->route.addr.dst_storage);
-    id.reset();
-    handshake.accept.done(ConnectionError(peer, "it gave up", event->Error()));
+    cm_.End(std::move(id), std::move(handshake.accept.spec.held),
+            [done = std::move(handshake.accept.done),
+             status = ConnectionError(peer, "it gave up", event->Error())]() mutable {
+              done(std::move(status));
+            });
     return;
   }
   ConnectionInfo info = id->Info();
   info.device = handshake.request.device->name();
   auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id), std::move(info),
                                                       std::move(handshake.accept.spec.left));
+  if (!connection->watched()) {
+    cm_.End(connection->Release(), std::move(handshake.accept.spec.held),
+            [done = std::move(handshake.accept.done),
+             peer = connection->info().peer_address]() mutable {
+              done(ConnectionError(peer, "the daemon cannot wait for its events", ENOMEM));
+            });
+    return;
+  }
   handshake.accept.done(
       Established{std::move(connection), std::move(handshake.request.private_data)});
+}
+
+void ListenQueue::Fail(Waiting accept, absl::Status status) {
+  FailAttempt(accept.spec, accept.done, std::move(status));
+}
+
+void ListenQueue::GiveUp(Handshake handshake, absl::Status status) {
+  cm_.EndHandshake(std::move(handshake.request.id), std::move(handshake.accept.spec.held),
+                   [done = std::move(handshake.accept.done), status = std::move(status)]() mutable {
+                     done(std::move(status));
+                   });
 }
 
 ListenQueue::Waiting ListenQueue::Take(std::list<Waiting>::iterator it) {

@@ -19,7 +19,9 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(Cm& cm, const std::string& addr
                                                  int backlog);
 
 // Loop thread only. What a peer can make it hold is bounded: `backlog` requests, each for
-// kRequestWait, and one handshake an Accept, for kHandshakeWait.
+// kRequestWait, and one handshake an Accept, for kHandshakeWait (on iWARP, where the kernel may
+// hold on to it for longer, see Cm::EndHandshake: what the Accept's owner booked for it stays
+// booked).
 class ListenQueue {
  public:
   // A peer gives up by itself after 10 s (siw) or a minute (InfiniBand's CM).
@@ -30,8 +32,8 @@ class ListenQueue {
   ListenQueue(const ListenQueue&) = delete;
   ListenQueue& operator=(const ListenQueue&) = delete;
 
-  // Begins to read events. `self` is this: it stays until Close.
-  void Start(std::shared_ptr<ListenQueue> self);
+  // Begins to read events. `self` is this: it stays until Close. False: the loop cannot watch it.
+  bool Start(std::shared_ptr<ListenQueue> self);
   void Accept(ConnectionSpec spec, EstablishedCallback done);
   // Ends all that waits, and the id.
   void Close();
@@ -58,6 +60,9 @@ class ListenQueue {
   void OnRequest(CmEvent event);
   void Match();
   void Answer(Waiting accept, Request request);
+  static void Fail(Waiting accept, absl::Status status);
+  // Ends one that the peer has not finished.
+  void GiveUp(Handshake handshake, absl::Status status);
   void OnHandshake(std::list<Handshake>::iterator it);
 
   Waiting Take(std::list<Waiting>::iterator it);

@@ -1,0 +1,94 @@
+#include "daemon/ipc/socket_dir.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+namespace mrd::ipc {
+namespace {
+
+using testing::HasSubstr;
+
+class SocketDirTest : public testing::Test {
+ protected:
+  SocketDirTest() {
+    char path[] = "/tmp/mrd-socket-dir-XXXXXX";
+    base_ = mkdtemp(path);
+    dir_ = base_ + "/mrd";
+  }
+  ~SocketDirTest() override { std::filesystem::remove_all(base_); }
+
+  absl::Status Open() { return SocketDir::Open({.dir = dir_, .group = {}}).status(); }
+  static mode_t ModeOf(const std::string& path) {
+    struct stat found {};
+    stat(path.c_str(), &found);
+    return found.st_mode & 07777;
+  }
+  void Make(const std::string& path, mode_t mode, uid_t uid) {
+    ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    ASSERT_EQ(chown(path.c_str(), uid, -1), 0);
+  }
+  void NeedRoot() {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to make another user's directory";
+  }
+
+  std::string base_;
+  std::string dir_;
+};
+
+TEST_F(SocketDirTest, MakesBothDirectoriesWithTheirModes) {
+  ASSERT_TRUE(Open().ok()) << Open();
+  EXPECT_EQ(ModeOf(dir_), 0755u);
+  EXPECT_EQ(ModeOf(AdminDir(dir_)), 0700u);
+  EXPECT_EQ(AdminDir(dir_ + "/"), dir_ + "-admin");
+}
+
+TEST_F(SocketDirTest, TakesItsOwnOnceMoreAndKeepsAdminsToItself) {
+  Make(AdminDir(dir_), 0755, geteuid());
+  ASSERT_TRUE(Open().ok()) << Open();
+  EXPECT_EQ(ModeOf(AdminDir(dir_)), 0700u);
+}
+
+TEST_F(SocketDirTest, RefusesAnAdminDirectoryOfAnotherUser) {
+  NeedRoot();
+  Make(AdminDir(dir_), 0700, 65533);
+  const absl::Status status = Open();
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(AdminDir(dir_)));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("65533"));
+}
+
+TEST_F(SocketDirTest, RefusesAnAdminDirectoryThatAnotherUsersLinkLeadsTo) {
+  NeedRoot();
+  Make(base_ + "/elsewhere", 0700, geteuid());
+  ASSERT_EQ(symlink((base_ + "/elsewhere").c_str(), AdminDir(dir_).c_str()), 0);
+  ASSERT_EQ(lchown(AdminDir(dir_).c_str(), 65533, -1), 0);
+  EXPECT_EQ(Open().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(SocketDirTest, RefusesAnAdminDirectoryThatOthersMayWriteTo) {
+  for (const mode_t mode : {0770, 0707, 01777}) {
+    Make(AdminDir(dir_), mode, geteuid());
+    EXPECT_EQ(Open().code(), absl::StatusCode::kPermissionDenied) << std::oct << mode;
+    rmdir(AdminDir(dir_).c_str());
+  }
+}
+
+TEST_F(SocketDirTest, RefusesADirectoryWhoseSocketsOthersCouldReplace) {
+  Make(dir_, 0777, geteuid());
+  EXPECT_EQ(Open().code(), absl::StatusCode::kPermissionDenied);
+  ASSERT_EQ(chmod(dir_.c_str(), 01777), 0);
+  EXPECT_TRUE(Open().ok()) << "sticky: only its owner replaces a file";
+  NeedRoot();
+  ASSERT_EQ(chmod(dir_.c_str(), 0755), 0);
+  ASSERT_EQ(chown(dir_.c_str(), 65533, -1), 0);
+  EXPECT_EQ(Open().code(), absl::StatusCode::kPermissionDenied);
+}
+
+}  // namespace
+}  // namespace mrd::ipc
