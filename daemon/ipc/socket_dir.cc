@@ -57,9 +57,13 @@ absl::Status MakeClientsDir(const std::string& dir) {
     return NotSafe(dir, absl::StrCat("it belongs to uid ", existing.st_uid),
                    "give it to the daemon's user or to root, or give another with --socket-dir");
   }
-  if ((existing.st_mode & S_IWOTH) != 0 && (existing.st_mode & S_ISVTX) == 0) {
+  if ((existing.st_mode & S_IWOTH) == 0 || (existing.st_mode & S_ISVTX) != 0) {
+    return absl::OkStatus();
+  }
+  // As a volume of Kubernetes comes. With the sticky bit only its owner replaces a file.
+  if (chmod(dir.c_str(), (existing.st_mode & 07777) | S_ISVTX) != 0) {
     return NotSafe(dir, "everybody may write to it",
-                   "set its mode to 0755, or give another with --socket-dir");
+                   "set its mode to 0755 or 01777, or give another with --socket-dir");
   }
   return absl::OkStatus();
 }

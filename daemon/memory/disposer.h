@@ -4,6 +4,7 @@
 #ifndef MRD_DAEMON_MEMORY_DISPOSER_H_
 #define MRD_DAEMON_MEMORY_DISPOSER_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -18,21 +19,27 @@ namespace mrd::memory {
 // Thread-safe.
 class Disposer {
  public:
-  // How many of a uid's may wait.
+  // How many of a uid's may wait where a close has taken a second; eight times as many before.
   static constexpr size_t kMostWaiting = 1024;
 
-  // Closes `fd` soon. False: kMostWaiting of this uid's wait already, and it should send no more;
-  // this one is taken all the same.
+  // Closes `fd` soon. False: the uid is stuck, and should send no more; this one is taken all the
+  // same.
   bool Close(uint32_t uid, UniqueFd fd);
 
-  // Whether kMostWaiting or more of this uid's descriptors wait to be closed: a close hangs.
+  // Whether more of this uid's descriptors wait to be closed than may.
   bool Stuck(uint32_t uid);
 
  private:
+  static constexpr std::chrono::seconds kHangs{1};
+  struct Queue {
+    bool Stuck() const;
+    std::deque<UniqueFd> waiting;
+    std::chrono::steady_clock::time_point progress = std::chrono::steady_clock::now();
+  };
   // Outlives the disposer where a close hangs.
   struct State {
     Mutex mutex;
-    std::unordered_map<uint32_t, std::deque<UniqueFd>> queues MRD_GUARDED_BY(mutex);
+    std::unordered_map<uint32_t, Queue> queues MRD_GUARDED_BY(mutex);
   };
   static void Run(std::shared_ptr<State> state, uint32_t uid);
 
