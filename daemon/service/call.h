@@ -16,6 +16,7 @@
 #include "daemon/service/answers.h"
 #include "daemon/service/error.h"
 #include "daemon/service/handoff.h"
+#include "daemon/service/queue_gate.h"
 
 namespace mrd::service {
 
@@ -30,6 +31,8 @@ class Tag {
 struct CallEnvironment {
   broker::Broker& broker;
   Answers& answers;
+  QueueGate& gate;
+  int takers;  // Calls of a method that wait to be taken: one for each thread that polls.
   // See ServerOptions::observe.
   std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;
   std::string admin_socket;
@@ -63,14 +66,7 @@ class Call {
 
   // Waits for a call of this method, and after it for the next one.
   static void Wait(const Method* method) {
-    auto* call = new Call(method);
-    HandOver(static_cast<Tag*>(&call->main_tag_));
-    HandOver(static_cast<Tag*>(&call->done_tag_));
-    if (method->watch_cancel) {
-      call->context_.AsyncNotifyWhenDone(static_cast<Tag*>(&call->done_tag_));
-    }
-    method->accept(&call->context_, &call->request_, &call->writer_,
-                   static_cast<Tag*>(&call->main_tag_));
+    method->environment->gate.Pass([method] { Put(method); });
   }
 
   const Request& request() const { return request_; }
@@ -95,6 +91,17 @@ class Call {
 
  private:
   enum State { kWaiting, kRunning, kAnswered };
+
+  static void Put(const Method* method) {
+    auto* call = new Call(method);
+    HandOver(static_cast<Tag*>(&call->main_tag_));
+    HandOver(static_cast<Tag*>(&call->done_tag_));
+    if (method->watch_cancel) {
+      call->context_.AsyncNotifyWhenDone(static_cast<Tag*>(&call->done_tag_));
+    }
+    method->accept(&call->context_, &call->request_, &call->writer_,
+                   static_cast<Tag*>(&call->main_tag_));
+  }
 
   // The call's own events: it was taken, its answer went out.
   struct MainTag : Tag {
@@ -134,9 +141,14 @@ class Call {
     started_ = std::chrono::steady_clock::now();
     if (method_->watch_cancel) refs_.fetch_add(1);
     state_ = kRunning;
-    Wait(method_);
-    if (auto admitted = Admit(); !admitted.ok()) return Finish(admitted);
-    method_->handle(this);
+    const Method* const method = method_;
+    if (auto admitted = Admit(); admitted.ok()) {
+      method->handle(this);
+    } else {
+      Finish(admitted);
+    }
+    // The call may be gone. Others of its method are waited for all the while: see takers.
+    Wait(method);
   }
 
   absl::Status Admit() {

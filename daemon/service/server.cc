@@ -34,7 +34,12 @@ int PollerCount() {
 class GrpcServer : public Server {
  public:
   GrpcServer(broker::Broker& broker, ServerOptions options)
-      : environment_{broker, answers_, std::move(options.observe), options.admin_socket},
+      : environment_{broker,
+                     answers_,
+                     gate_,
+                     PollerCount(),
+                     std::move(options.observe),
+                     options.admin_socket},
         endpoints_(broker) {
     services_.push_back(MakeAdminService(environment_));
     services_.push_back(MakeDevicesService(environment_));
@@ -65,9 +70,8 @@ class GrpcServer : public Server {
     server_ = builder.BuildAndStart();
 
     for (const auto& service : services_) service->Start(queue_.get());
-    const int pollers = PollerCount();
-    broker.registrar().SetInlineSlots(pollers - 1);
-    for (int i = 0; i < pollers; ++i) pollers_.emplace_back([this] { Poll(); });
+    broker.registrar().SetInlineSlots(environment_.takers - 1);
+    for (int i = 0; i < environment_.takers; ++i) pollers_.emplace_back([this] { Poll(); });
   }
 
   void Serve(UniqueFd connection) override {
@@ -78,6 +82,7 @@ class GrpcServer : public Server {
 
   void Shutdown() override {
     server_->Shutdown(std::chrono::system_clock::now());
+    gate_.Shut();
     queue_->Shutdown();
     for (std::thread& poller : pollers_) poller.join();
   }
@@ -93,6 +98,7 @@ class GrpcServer : public Server {
   }
 
   Answers answers_;
+  QueueGate gate_;
   CallEnvironment environment_;
   broker::Endpoints endpoints_;
   std::vector<std::unique_ptr<Service>> services_;

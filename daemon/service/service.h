@@ -42,7 +42,7 @@ class Service {
     };
     method->handle = std::move(handle);
     methods_.push_back(method);
-    Call<Request, Response>::Wait(method.get());
+    for (int i = 0; i < environment_.takers; ++i) Call<Request, Response>::Wait(method.get());
   }
 
  private:
