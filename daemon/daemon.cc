@@ -8,6 +8,7 @@
 #include <systemd/sd-event.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -39,12 +40,18 @@ void StartLogging(spdlog::level::level_enum level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-// Each session has a few descriptors: the soft limit, made for select(2), is far too low.
-void RaiseDescriptorLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
+// Each session has a few descriptors: the soft limit, made for select(2), is far too low. And no
+// uid has more than half of what the hard one leaves: a session and a connection are two each.
+broker::Limits FitDescriptors(broker::Limits limits) {
+  rlimit files;
+  if (getrlimit(RLIMIT_NOFILE, &files) < 0) return limits;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+  const uint64_t most = files.rlim_max;
+  limits.sessions = std::min<uint64_t>(limits.sessions, most / 16);
+  limits.connections = std::min<uint64_t>(limits.connections, most / 16);
+  limits.buffers_of_uid = std::min<uint64_t>(limits.buffers_of_uid, most / 4);
+  return limits;
 }
 
 absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& name,
@@ -54,7 +61,7 @@ absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& na
 }
 
 void LogDevices(broker::Broker& broker) {
-  for (const broker::DeviceRef& device : broker.Devices()) {
+  for (const broker::DeviceRef& device : broker.devices().Read()) {
     spdlog::info("device {}: {}, {}{}", device->name, v1::Device::Transport_Name(device->transport),
                  device->active ? "active" : "down",
                  device->addresses.empty() ? "" : ", " + absl::StrJoin(device->addresses, " "));
@@ -99,7 +106,7 @@ class Daemon {
   Daemon(const Options& options, fabric::Fabric& fabric, ipc::SocketDir& sockets, sd_event* loop)
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        broker_(fabric, options.limits, options.registrar_threads),
+        broker_(fabric, FitDescriptors(options.limits), options.registrar_threads),
         server_(service::Server::Start(broker_, ServerOptionsOf(options))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(ipc::OrDie(
@@ -151,7 +158,6 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   // lock of their own, to find cycles: a tenth of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   StartLogging(options.log_level);
-  RaiseDescriptorLimit();
   // Before any thread is started: all of them inherit the mask, and the signals go to the loop.
   sigset_t signals;
   sigemptyset(&signals);

@@ -16,15 +16,6 @@ namespace mrd::broker {
 namespace {
 
 constexpr size_t kTokenBytes = 16;
-// Refused descriptors beyond the limit are remembered with their reason up to this many; then the
-// session ends.
-constexpr size_t kRefusalsRemembered = 256;
-
-// Reading devices afresh goes to sysfs: not for each of a client's calls.
-constexpr std::chrono::seconds kCatalogFresh{1};
-
-// Whose share of the registrar's threads a look at the devices takes; ids of sessions begin at 1.
-constexpr Owner kDaemon{0, static_cast<uid_t>(-1)};
 
 std::string RandomBytes(size_t count) {
   std::string bytes(count, '\0');
@@ -52,8 +43,9 @@ Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads)
       limits_(WithDefaults(limits)),
       books_(limits_),
       next_id_(RandomStart()),
+      devices_(fabric, registrar_),
       registrar_(limits_, threads) {
-  Catalog(true);
+  devices_.Read();
 }
 
 absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
@@ -98,18 +90,6 @@ std::vector<SessionView> Broker::Sessions(uint64_t after_id, size_t most) {
   std::vector<SessionView> views;
   for (const SessionRef& session : page) views.push_back(session->View());
   return views;
-}
-
-absl::StatusOr<BookedBuffer> BookedBuffer::Make(Books& books, uid_t uid) {
-  if (auto booked = books.Book(uid, {.buffers = 1}); !booked.ok()) return booked;
-  BookedBuffer made;
-  made.books_ = &books;
-  made.uid_ = uid;
-  return made;
-}
-
-BookedBuffer::~BookedBuffer() {
-  if (books_) books_->Release(uid_, {.buffers = 1});
 }
 
 SessionView Session::View() {
@@ -159,131 +139,6 @@ void Broker::Drain(std::function<void()> ended) {
   }
 }
 
-bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
-  const uid_t uid = session.identity.uid;
-  BufferSlot slot;
-  auto booked = BookedBuffer::Make(books_, uid);
-  auto facts = memory::Inspect(fd.get());
-  if (!facts.ok()) slot.refusal = facts.status();
-  if (!booked.ok()) {
-    slot.refusal = booked.status();
-  } else {
-    slot.booked = *std::move(booked);
-  }
-  bool orderly = true;
-  {
-    MutexLock lock(session.mutex);
-    const size_t held = session.buffers.size();
-    if (!session.ending) {
-      orderly =
-          id != 0 && !session.buffers.contains(id) && held < limits_.buffers + kRefusalsRemembered;
-      if (orderly && held >= limits_.buffers) {
-        slot.refusal = MakeError(
-            v1::QUOTA_BUFFERS, "the session holds its limit of buffers; this one was not taken",
-            {.limit_name = "buffers of the session",
-             .limit = limits_.buffers,
-             .used = limits_.buffers,
-             .advice = "Release buffers (release_after does it at once), then pass it again"});
-      }
-      if (orderly) {
-        if (!slot.refusal.ok()) {
-          if (slot.refusal != session.last_refusal) session.last_refusal = slot.refusal;
-          slot.refusal = session.last_refusal;
-        } else {
-          slot.buffer = std::make_shared<memory::Buffer>(std::move(fd), *facts, mappings_);
-        }
-        session.buffers.emplace(id, std::move(slot));
-      }
-    }
-  }
-  // Closing may take long, or for ever.
-  if (fd && !disposer_.Close(uid, std::move(fd))) return false;
-  return orderly;
-}
-
-void Broker::ReleaseBuffers(const SessionRef& session, const std::vector<uint64_t>& ids,
-                            Done done) {
-  if (ids.size() > limits_.ranges_per_call) {
-    return done(MakeError(v1::INVALID_LENGTH, absl::StrCat(ids.size(), " buffers in one call"),
-                          {.limit_name = "buffers in one call",
-                           .limit = limits_.ranges_per_call,
-                           .advice = "Release them in several calls"}));
-  }
-  if (ids.empty()) return done(absl::OkStatus());
-  auto work = Work::Begin(*this, session);
-  if (!work.ok()) return done(work.status());
-  session->link->Drain();
-  std::vector<BufferSlot> gone;
-  std::optional<uint64_t> unknown;
-  {
-    MutexLock lock(session->mutex);
-    for (const uint64_t id : ids) {
-      if (!session->buffers.contains(id)) unknown = id;
-    }
-    for (const uint64_t id : ids) {
-      const auto found = session->buffers.find(id);
-      if (unknown || found == session->buffers.end()) continue;  // Named twice.
-      gone.push_back(std::move(found->second));
-      session->buffers.erase(found);
-    }
-  }
-  if (unknown) {
-    return done(MakeError(v1::BUFFER_UNKNOWN,
-                          absl::StrCat("no buffer ", *unknown, " in this session"),
-                          {.advice = "Name buffers that were passed and not released"}));
-  }
-  registrar_.SubmitCleanup(session->owner(), [work = *std::move(work), gone = std::move(gone),
-                                              done = std::move(done)]() mutable {
-    gone.clear();
-    done(absl::OkStatus());
-  });
-}
-
-std::vector<DeviceRef> Broker::Catalog(bool refresh) {
-  {
-    MutexLock lock(mutex_);
-    if (!refresh) return catalog_;
-    while (catalog_reading_) catalog_changed_.Wait(mutex_);
-    if (std::chrono::steady_clock::now() - catalog_read_ < kCatalogFresh) return catalog_;
-    catalog_reading_ = true;
-  }
-  std::vector<DeviceRef> fresh;
-  for (fabric::DeviceInfo& device : fabric_.Devices()) {
-    fresh.push_back(std::make_shared<const fabric::DeviceInfo>(std::move(device)));
-  }
-  MutexLock lock(mutex_);
-  catalog_ = fresh;
-  catalog_read_ = std::chrono::steady_clock::now();
-  catalog_reading_ = false;
-  catalog_changed_.NotifyAll();
-  return fresh;
-}
-
-void Broker::ListDevices(DevicesDone done) {
-  std::vector<DeviceRef> known;
-  bool fresh;
-  {
-    MutexLock lock(mutex_);
-    fresh = std::chrono::steady_clock::now() - catalog_read_ < kCatalogFresh;
-    if (fresh) {
-      known = catalog_;
-    } else {
-      devices_wanted_.push_back(std::move(done));
-      if (devices_wanted_.size() > 1) return;
-    }
-  }
-  if (fresh) return done(known);
-  registrar_.SubmitCleanup(kDaemon, [this] {
-    const auto devices = Catalog(true);
-    std::vector<DevicesDone> wanted;
-    {
-      MutexLock lock(mutex_);
-      wanted.swap(devices_wanted_);
-    }
-    for (DevicesDone& each : wanted) each(devices);
-  });
-}
-
 absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::string& device) {
   const auto find = [&]() MRD_REQUIRES(session.mutex) -> DomainSlot* {
     for (DomainSlot& slot : session.domains) {
@@ -300,7 +155,7 @@ absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::str
   }
   SessionDomain fresh;  // Declared before the lock: where it is not used, it ends after it.
   for (const bool refresh : {false, true}) {
-    for (const DeviceRef& known : Catalog(refresh)) {
+    for (const DeviceRef& known : refresh ? devices_.Read() : devices_.Known()) {
       if (known->name == device) fresh.device = known;
     }
     if (fresh.device) break;

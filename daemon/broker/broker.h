@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/broker/books.h"
+#include "daemon/broker/device_catalog.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/session.h"
@@ -44,7 +45,6 @@ struct RegisterSpec {
 
 // Called exactly once, from any thread.
 using Done = absl::AnyInvocable<void(absl::Status)>;
-using DevicesDone = absl::AnyInvocable<void(const std::vector<DeviceRef>&)>;
 
 struct LeasePage {
   std::vector<std::pair<uint64_t, LeaseView>> leases;  // With the id of its session.
@@ -93,11 +93,6 @@ class Broker {
   LeasePage Leases(const SessionRef& session, uint64_t after, size_t most);
   SessionRef SessionById(uint64_t id);
 
-  // By name, not older than a second. May block: it asks the kernel.
-  std::vector<DeviceRef> Devices() { return Catalog(true); }
-  // The same for a thread that must not block: `done` is called at once where such a list is at
-  // hand, else by a thread of the registrar. Calls that come together share one look.
-  void ListDevices(DevicesDone done);
   std::map<std::string, uint64_t> RegionsByDevice();
   Totals Count();
   // Of this session on this device, made when first asked for. May block.
@@ -107,6 +102,7 @@ class Broker {
   uint64_t NextId() { return next_id_.fetch_add(1); }
   fabric::Fabric& fabric() { return fabric_; }
   Books& books() { return books_; }
+  DeviceCatalog& devices() { return devices_; }
   Registrar& registrar() { return registrar_; }
   // The only one: what waits to be closed is counted whoever refused it.
   memory::Disposer& disposer() { return disposer_; }
@@ -119,8 +115,6 @@ class Broker {
   friend class Work;
 
   std::vector<SessionRef> All();
-  // Devices as last read: reading them afresh goes to sysfs.
-  std::vector<DeviceRef> Catalog(bool refresh);
   // Deregisters and unbooks. Returns the first error; a lease that could not be ended goes back to
   // its session or, where that is ending, is kept by the broker: its pages must not be reused while
   // a device reaches them.
@@ -145,14 +139,10 @@ class Broker {
   std::map<uint64_t, SessionRef> by_id_
       MRD_GUARDED_BY(mutex_);  // Ending ones too, until they hold nothing.
   std::function<void()> drained_ MRD_GUARDED_BY(mutex_);
-  std::vector<DeviceRef> catalog_ MRD_GUARDED_BY(mutex_);
-  std::chrono::steady_clock::time_point catalog_read_ MRD_GUARDED_BY(mutex_);
-  bool catalog_reading_ MRD_GUARDED_BY(mutex_) = false;  // By one thread; others wait for it.
-  CondVar catalog_changed_;
-  std::vector<DevicesDone> devices_wanted_ MRD_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Lease>> stuck_
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.
   memory::Disposer disposer_;
+  DeviceCatalog devices_;
 
   Registrar registrar_;  // Last: its threads use all of the above.
 };

@@ -41,7 +41,7 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
       new Registration(broker, *std::move(work), std::move(spec), std::move(done)));
   if (auto shape = self->CheckShape(); !shape.ok()) return self->done_(shape);
   if (self->Repeats()) return;
-  if (auto found = self->FindBuffers(); !found.ok()) return self->Finish(found);
+  if (auto found = self->FindBuffers(/*may_block=*/false); !found.ok()) return self->Finish(found);
   if (auto found = self->FindDevices(/*may_block=*/false); !found.ok()) return self->Finish(found);
   const bool domains_made = self->FindDomains();
 
@@ -49,7 +49,8 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
   for (const RangeSpec& range : self->spec_.ranges) {
     weight = range.length > UINT64_MAX - weight ? UINT64_MAX : weight + range.length;
   }
-  const bool small = domains_made && weight <= kSmallBytes && self->Small();
+  const bool small =
+      !self->buffers_.empty() && domains_made && weight <= kSmallBytes && self->Small();
   self->may_wait_ = !small;
   auto& registrar = broker.registrar();
   const auto task = [self] { self->Run(); };
@@ -122,7 +123,13 @@ bool Registration::Repeats() {
       answer = record->answer;
     }
   }
-  if (answer) {
+  if (answer && answer->size() > kSmallRegions) {
+    // So many take milliseconds to be written down: not on a thread that takes calls.
+    auto done = std::make_shared<RegisterDone>(std::move(done_));
+    const absl::Status taken =
+        broker_.registrar().Submit(session_.owner(), 0, [done, answer] { (*done)(answer); });
+    if (!taken.ok()) (*done)(taken);
+  } else if (answer) {
     done_(std::move(answer));
   } else {
     done_(MakeError(v1::REQUEST_ID_REUSED,
@@ -132,7 +139,7 @@ bool Registration::Repeats() {
   return true;
 }
 
-absl::Status Registration::FindBuffers() {
+absl::Status Registration::FindBuffers(bool may_block) {
   buffers_.reserve(spec_.ranges.size());
   for (const bool drained : {false, true}) {
     buffers_.clear();
@@ -156,11 +163,14 @@ absl::Status Registration::FindBuffers() {
       }
     }
     if (buffers_.size() == spec_.ranges.size()) break;
+    if (!may_block) {
+      buffers_.clear();
+      break;
+    }
     if (drained) {
       return MakeError(v1::BUFFER_UNKNOWN, absl::StrCat("no buffer ", unknown, " in this session"),
                        {.advice = "Pass the buffer on the attach socket before naming it"});
     }
-    // Its packet was sent before this call: it waits in the socket.
     session_.link->Drain();
   }
   return absl::OkStatus();
@@ -169,14 +179,14 @@ absl::Status Registration::FindBuffers() {
 absl::Status Registration::FindDevices(bool may_block) {
   devices_ = spec_.devices;
   if (!devices_.empty()) return absl::OkStatus();
-  const auto catalog = broker_.Catalog(/*refresh=*/may_block);
+  const auto catalog = may_block ? broker_.devices().Read() : broker_.devices().Known();
   for (const DeviceRef& device : catalog) {
     if (spec_.all_devices || device->active) devices_.push_back(device->name);
     if (!spec_.all_devices && !devices_.empty()) break;
   }
   if (!may_block) {
     // A link that went down or came up meanwhile is known to the calls after this one.
-    broker_.ListDevices([](const std::vector<DeviceRef>&) {});
+    broker_.devices().List([](const std::vector<DeviceRef>&) {});
     if (devices_.empty()) return absl::OkStatus();
   }
   if (devices_.empty() && !catalog.empty()) devices_.push_back(catalog.front()->name);
@@ -239,6 +249,9 @@ void Registration::Run() {
 }
 
 absl::Status Registration::Make() {
+  if (buffers_.empty()) {
+    if (auto found = FindBuffers(/*may_block=*/true); !found.ok()) return found;
+  }
   if (devices_.empty()) {
     if (auto found = FindDevices(/*may_block=*/true); !found.ok()) return found;
   }

@@ -28,7 +28,9 @@ class Registration {
   absl::Status CheckShape() const;
   // Joins a call with the same request_id. True: this one is answered, or will be with that one.
   bool Repeats();
-  absl::Status FindBuffers();
+  // An id not seen yet waits in the attach socket: its packet was sent before the call. Without
+  // `may_block` that is left for later: buffers_ is empty then.
+  absl::Status FindBuffers(bool may_block);
   // `may_block`: devices are looked at afresh. Else it finds none, and is to be called again by a
   // thread that may block, where none of those known is active.
   absl::Status FindDevices(bool may_block);

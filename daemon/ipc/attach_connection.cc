@@ -37,11 +37,12 @@ bool IsPrintable(const std::string& text) {
 }  // namespace
 
 AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
-                                   UniqueFd socket, Peer peer,
+                                   SparseWarnings& warnings, UniqueFd socket, Peer peer,
                                    std::function<void(AttachConnection*)> closed)
     : loop_(loop),
       broker_(broker),
       options_(options),
+      warnings_(warnings),
       socket_(std::move(socket)),
       closed_(std::move(closed)),
       uid_(peer.uid),
@@ -110,8 +111,7 @@ bool AttachConnection::ReceiveLocked(int most) {
       case Received::kHangUp:
         return false;
       case Received::kMalformed:
-        spdlog::warn("attach: uid {} pid {} sent a malformed packet; its session ends", peer_.uid,
-                     peer_.pid);
+        Warn("sent a malformed packet, or this process has no descriptor left for what it sent");
         Dispose(packet);
         return false;
       case Received::kPacket:
@@ -121,6 +121,12 @@ bool AttachConnection::ReceiveLocked(int most) {
     }
   }
   return true;
+}
+
+void AttachConnection::Warn(const std::string& what) {
+  warnings_.Warn(uid_, absl::StrCat("attach: pid ", peer_.pid, " of uid ", uid_, " ", what,
+                                    session_ ? "; session " : "; it is hung up on",
+                                    session_ ? absl::StrCat(session_->id, " ends") : ""));
 }
 
 void AttachConnection::Dispose(Packet& packet) {
@@ -141,8 +147,7 @@ bool AttachConnection::Handle(Packet& packet) {
     }
   }
   if (state_ == kAttached) {
-    spdlog::warn("attach: uid {} pid {} sent a packet that says nothing; its session ends",
-                 peer_.uid, peer_.pid);
+    Warn("sent a packet that says nothing");
     return false;
   }
   return Refuse(MakeError(v1::REQUEST_INVALID, "this is not the packet that attaching needs",
@@ -221,8 +226,7 @@ bool AttachConnection::Admit() {
   identity.death = !peer_.pidfd ? "hang-up" : clients_pidfd_ ? "pidfd of the client" : "pidfd";
   auto session = broker_.Attach(std::move(identity), name_, shared_from_this());
   if (!session.ok()) {
-    spdlog::warn("attach: uid {} pid {} refused: {}", peer_.uid, peer_.pid,
-                 std::string(session.status().message()));
+    Warn(absl::StrCat("is refused: ", session.status().message()));
     return Refuse(session.status());
   }
   session_ = *std::move(session);
@@ -247,8 +251,8 @@ bool AttachConnection::Admit() {
 bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet) {
   if (pass.buffer_ids_size() == 0 ||
       static_cast<size_t>(pass.buffer_ids_size()) != packet.fds.size()) {
-    spdlog::warn("session {}: {} buffer ids with {} descriptors; the session ends", session_->id,
-                 pass.buffer_ids_size(), packet.fds.size());
+    Warn(absl::StrCat("sent ", pass.buffer_ids_size(), " buffer ids with ", packet.fds.size(),
+                      " descriptors"));
     return false;
   }
   bool orderly = true;
@@ -257,9 +261,8 @@ bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet
                                 std::move(packet.fds[i]));
   }
   if (!orderly) {
-    spdlog::warn(
-        "session {}: a buffer id is 0 or in use, or far too many were passed; the session ends",
-        session_->id);
+    Warn(absl::StrCat("passed a buffer under an id that is 0 or in use, or far more than ",
+                      broker_.limits().buffers, " buffers"));
   }
   return orderly;
 }

@@ -14,6 +14,7 @@
 #include "daemon/ipc/event.h"
 #include "daemon/ipc/packet.h"
 #include "daemon/ipc/peer.h"
+#include "daemon/ipc/sparse_warnings.h"
 #include "daemon/mutex.h"
 #include "daemon/unique_fd.h"
 #include "mrd/v1/attach.pb.h"
@@ -33,8 +34,9 @@ class AttachConnection : public broker::Link,
  public:
   // `closed` is called once, in the main loop, when the connection is over; it drops the connection
   // from its table.
-  AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options, UniqueFd socket,
-                   Peer peer, std::function<void(AttachConnection*)> closed);
+  AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
+                   SparseWarnings& warnings, UniqueFd socket, Peer peer,
+                   std::function<void(AttachConnection*)> closed);
   ~AttachConnection() override;
 
   // Takes packets from now on. False: it cannot, and is to be closed.
@@ -62,10 +64,13 @@ class AttachConnection : public broker::Link,
   bool Admit() MRD_REQUIRES(mutex_);
   bool Refuse(const absl::Status& status);
   void Dispose(Packet& packet);
+  // Of something that ends the connection.
+  void Warn(const std::string& what) MRD_REQUIRES(mutex_);
 
   sd_event* const loop_;
   broker::Broker& broker_;
   const AttachOptions options_;
+  SparseWarnings& warnings_;
   const UniqueFd socket_;
   const std::function<void(AttachConnection*)> closed_;
   const uid_t uid_;

@@ -49,7 +49,7 @@ void AttachServer::Accept(UniqueFd socket) {
   }
   ++by_uid_[uid];
   auto connection =
-      std::make_shared<AttachConnection>(loop_, broker_, options_, std::move(socket),
+      std::make_shared<AttachConnection>(loop_, broker_, options_, warnings_, std::move(socket),
                                          *std::move(peer), [this](AttachConnection* closed) {
                                            const auto entry = by_uid_.find(closed->uid());
                                            if (--entry->second == 0) by_uid_.erase(entry);

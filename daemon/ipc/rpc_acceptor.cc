@@ -42,8 +42,11 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   Connection& entry = connections_[key];
   entry.watched = std::move(watched);
   entry.uid = peer.uid;
-  // Without EPOLLIN: hang-ups only, of the peer or, by its shutdown(2), of gRPC.
-  entry.over = EventSource(loop_, key, EPOLLRDHUP, [this, key, one](uint32_t) {
+  // Without EPOLLIN: hang-ups only, of the peer or, by its shutdown(2), of gRPC. Told once: of
+  // thousands that end together each would be looked at again with each of the others.
+  entry.over = EventSource(loop_, key, EPOLLRDHUP | EPOLLET, [this, key, one](uint32_t) {
+    // The peer may have closed its sending half only: gRPC lets go of it too.
+    shutdown(key, SHUT_RDWR);
     books_.Release(connections_.at(key).uid, one);
     connections_.erase(key);
   });

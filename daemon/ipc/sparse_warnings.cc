@@ -7,6 +7,7 @@
 namespace mrd::ipc {
 
 std::optional<uint64_t> SparseWarnings::Happened(uid_t uid, Clock::time_point now) {
+  MutexLock lock(mutex_);
   if (const auto known = by_uid_.find(uid); known != by_uid_.end()) {
     if (now - known->second.warned < kEvery) {
       ++known->second.silent;

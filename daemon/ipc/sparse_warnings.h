@@ -11,9 +11,11 @@
 #include <string>
 #include <unordered_map>
 
+#include "daemon/mutex.h"
+
 namespace mrd::ipc {
 
-// Main thread.
+// Thread-safe.
 class SparseWarnings {
  public:
   using Clock = std::chrono::steady_clock;
@@ -31,7 +33,9 @@ class SparseWarnings {
     Clock::time_point warned;
     uint64_t silent = 0;
   };
-  std::unordered_map<uid_t, Entry> by_uid_;  // Those of which there was a warning not long ago.
+  Mutex mutex_;
+  std::unordered_map<uid_t, Entry> by_uid_
+      MRD_GUARDED_BY(mutex_);  // Those of which there was a warning not long ago.
 };
 
 }  // namespace mrd::ipc

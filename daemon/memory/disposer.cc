@@ -1,21 +1,30 @@
 #include "daemon/memory/disposer.h"
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
 namespace mrd::memory {
 
 bool Disposer::Close(uint32_t uid, UniqueFd fd) {
-  bool start = false;
-  bool room = true;
+  bool start;
+  bool room;
   {
     MutexLock lock(state_->mutex);
-    auto [queue, first] = state_->queues.try_emplace(uid);
-    queue->second.waiting.push_back(std::move(fd));
-    start = first;
-    room = !queue->second.Stuck();
+    Queue& queue = state_->queues[uid];
+    queue.waiting.push_back(std::move(fd));
+    room = !queue.Stuck();
+    start = !queue.running && state_->threads < kMostThreads;
+    if (start) ++state_->threads;
   }
-  if (start) std::thread(Run, state_, uid).detach();
+  if (!start) return room;
+  try {
+    std::thread(Run, state_).detach();
+  } catch (const std::system_error&) {
+    // This host has no thread left for it: the next one tries again.
+    MutexLock lock(state_->mutex);
+    --state_->threads;
+  }
   return room;
 }
 
@@ -31,21 +40,38 @@ bool Disposer::Queue::Stuck() const {
   return waiting.size() >= (hangs ? kMostWaiting : 8 * kMostWaiting);
 }
 
-void Disposer::Run(std::shared_ptr<State> state, uint32_t uid) {
+void Disposer::Run(std::shared_ptr<State> state) {
   for (;;) {
-    UniqueFd next;
+    Queue* queue = nullptr;
+    uint32_t uid = 0;
     {
       MutexLock lock(state->mutex);
-      const auto queue = state->queues.find(uid);
-      if (queue->second.waiting.empty()) {
-        state->queues.erase(queue);
+      for (auto& [each, waiting] : state->queues) {
+        if (waiting.running) continue;
+        uid = each;
+        queue = &waiting;
+      }
+      if (!queue) {
+        --state->threads;
         return;
       }
-      next = std::move(queue->second.waiting.front());
-      queue->second.waiting.pop_front();
-      queue->second.progress = std::chrono::steady_clock::now();
+      queue->running = true;  // Nobody else takes it out of the table.
     }
-  }  // `next` is closed here, with no lock held.
+    for (bool more = true; more;) {
+      UniqueFd next;
+      {
+        MutexLock lock(state->mutex);
+        more = !queue->waiting.empty();
+        if (more) {
+          next = std::move(queue->waiting.front());
+          queue->waiting.pop_front();
+          queue->progress = std::chrono::steady_clock::now();
+        } else {
+          state->queues.erase(uid);
+        }
+      }
+    }  // `next` is closed here, with no lock held.
+  }
 }
 
 }  // namespace mrd::memory

@@ -1,6 +1,6 @@
 // Closes descriptors that were refused. close(2) on a file of a FUSE server that does not answer
 // blocks for ever, so it happens on a thread that nobody waits for: one for each uid that has some
-// to close, and none in quiet times.
+// to close, up to a bound, and none in quiet times.
 #ifndef MRD_DAEMON_MEMORY_DISPOSER_H_
 #define MRD_DAEMON_MEMORY_DISPOSER_H_
 
@@ -31,8 +31,11 @@ class Disposer {
 
  private:
   static constexpr std::chrono::seconds kHangs{1};
+  // Threads at one time: a close that hangs keeps one.
+  static constexpr int kMostThreads = 64;
   struct Queue {
     bool Stuck() const;
+    bool running = false;  // A thread is at it.
     std::deque<UniqueFd> waiting;
     std::chrono::steady_clock::time_point progress = std::chrono::steady_clock::now();
   };
@@ -40,8 +43,9 @@ class Disposer {
   struct State {
     Mutex mutex;
     std::unordered_map<uint32_t, Queue> queues MRD_GUARDED_BY(mutex);
+    int threads MRD_GUARDED_BY(mutex) = 0;
   };
-  static void Run(std::shared_ptr<State> state, uint32_t uid);
+  static void Run(std::shared_ptr<State> state);
 
   const std::shared_ptr<State> state_ = std::make_shared<State>();
 };

@@ -14,9 +14,24 @@ constexpr uint64_t kPage = 4096;
 // Pages a look: mincore(2) holds the address space's lock, which others want too.
 constexpr uint64_t kPages = 4096;
 
+// Where no file has a page.
+constexpr off_t kFarBeyond = off_t{1} << 60;
+
+// mincore(2) tells a process that neither owns nor may write the file that all of it is there, a
+// page far beyond its end too.
+bool MayAsk(int fd) {
+  void* const base = mmap(nullptr, kPage, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, kFarBeyond);
+  if (base == MAP_FAILED) return false;
+  unsigned char present = 1;
+  const bool told = mincore(base, kPage, &present) == 0;
+  munmap(base, kPage);
+  return told && (present & 1) == 0;
+}
+
 }  // namespace
 
 absl::StatusOr<uint64_t> PresentFrom(int fd, uint64_t offset, uint64_t length) {
+  if (!MayAsk(fd)) return 0;
   const uint64_t end = offset + length;
   for (uint64_t at = offset & ~(kPage - 1); at < end; at += kPages * kPage) {
     const uint64_t bytes = std::min(kPages * kPage, end - at);

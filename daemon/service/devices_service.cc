@@ -21,7 +21,7 @@ class DevicesService : public Service {
   void ListDevices(Call<v1::ListDevicesRequest, v1::ListDevicesResponse>* call) {
     auto work = broker::Work::Begin(broker(), call->session());
     if (!work.ok()) return call->Finish(work.status());
-    broker().ListDevices(
+    broker().devices().List(
         [this, call, work = *std::move(work)](const std::vector<broker::DeviceRef>& devices) {
           std::map<std::string, uint64_t> regions;
           if (call->session()->identity.admin) regions = broker().RegionsByDevice();

@@ -252,7 +252,7 @@ TEST_F(SlowDevicesTest, ListingThemBlocksNoCallerAndCallsThatComeTogetherShareOn
   for (int i = 0; i < 50; ++i) {
     auto promise = std::make_shared<std::promise<size_t>>();
     listed.push_back(promise->get_future());
-    broker_->ListDevices(
+    broker_->devices().List(
         [promise](const std::vector<DeviceRef>& devices) { promise->set_value(devices.size()); });
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(300));

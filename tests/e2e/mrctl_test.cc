@@ -194,5 +194,18 @@ TEST_P(MrctlTest, WhoMayNotUseTheSocketIsToldWhichAndWhatToDo) {
   EXPECT_THAT(said, HasSubstr("0660"));
 }
 
+// A socket must not become its standard output.
+TEST_P(MrctlTest, AClosedStandardOutputIsAnErrorAndNothingGoesToTheDaemon) {
+  StartThis();
+  remove(err_path().c_str());
+  Process shell(
+      {.argv = {"/bin/sh", "-c",
+                std::string("exec ") + kMrctl + " devices --socket-dir=" + dir() + " >&-"},
+       .stderr_path = err_path()});
+  EXPECT_EQ(shell.ExitStatus(), 1);
+  EXPECT_THAT(ReadFile(err_path()), HasSubstr("cannot write to standard output"));
+  EXPECT_THAT(daemon().Log(), testing::Not(HasSubstr("says nothing")));
+}
+
 }  // namespace
 }  // namespace mrd::e2e

@@ -99,7 +99,7 @@ TEST_P(LimitsTest, QuotaBuffers) {
   // The refused one's descriptor is closed, and nothing of it is left once it is released.
   const size_t fds = daemon().resources().fds;
   EXPECT_TRUE(client.Release({third}).ok());
-  EXPECT_EQ(daemon().resources().fds, fds);
+  EXPECT_LE(daemon().resources().fds, fds);
   ASSERT_TRUE(client.Release({2}).ok());
   EXPECT_TRUE(client.Register(RequestFor(client.Pass(memory), memory)).ok());
 }

@@ -1,10 +1,12 @@
 #include "daemon/memory/buffer.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "mrd/v1/status.h"
-#include "tests/memory/file_lock_holder.h"
 #include "tests/memory/memfd.h"
+#include "tests/memory/stalled_call.h"
 
 namespace mrd::memory {
 namespace {
@@ -140,10 +142,28 @@ TEST_F(BufferTest, ChecksWaitForNoLockOfTheFile) {
   const UniqueFd clients(dup(fd.get()));
   ASSERT_EQ(fallocate(clients.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 4096), 0);
   const auto buffer = MakeBuffer(std::move(fd), mappings_);
-  const FileLockHolder holder(clients.get());
-  ASSERT_TRUE(holder.holds());
+  const StalledCall write([&](void* page) {
+    // The result does not matter: the page comes, as zeroes, at the end.
+    [[maybe_unused]] const ssize_t written = pwrite(clients.get(), page, 1, 0);
+  });
+  ASSERT_TRUE(write.waits());
   EXPECT_EQ(Check(*buffer, 0, 4096), v1::REASON_UNSPECIFIED);
   EXPECT_EQ(Check(*buffer, 0, kSize), v1::NOT_POPULATED);
+}
+
+// mincore(2) tells it that all is there.
+TEST_F(BufferTest, ADaemonThatMayNotWriteTheFileTakesNoPageForPresent) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  UniqueFd fd = MakeMemfd(kSize, /*populate=*/false);
+  ASSERT_EQ(fchmod(fd.get(), 0600), 0);
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  const pid_t child = fork();
+  if (child == 0) {
+    _exit(setuid(65533) == 0 && Check(*buffer, 0, kSize) == v1::NOT_POPULATED ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(BufferTest, LooksOnceForThePagesOfACall) {

@@ -9,6 +9,7 @@
 
 #include "mrd/v1/status.h"
 #include "tests/memory/memfd.h"
+#include "tests/memory/stalled_call.h"
 
 namespace mrd::memory {
 namespace {
@@ -68,6 +69,18 @@ TEST(Inspect, RefusesAPathDescriptor) {
   const UniqueFd path_only(open(path, O_PATH | O_CLOEXEC));
   ExpectRefused(path_only.get(), "O_PATH");
   EXPECT_EQ(DetailOf(Inspect(path_only.get()).status())->errno_name(), "EBADF");
+}
+
+// S18: its fdinfo waits for a lock that a client can hold for ever.
+TEST(Inspect, WaitsForNoLockOfAnEpolls) {
+  const UniqueFd epoll_fd(epoll_create1(EPOLL_CLOEXEC));
+  const UniqueFd ready(eventfd(1, EFD_CLOEXEC));
+  epoll_event event{EPOLLIN, {}};
+  ASSERT_EQ(epoll_ctl(epoll_fd.get(), EPOLL_CTL_ADD, ready.get(), &event), 0);
+  const StalledCall wait(
+      [&](void* page) { epoll_wait(epoll_fd.get(), static_cast<epoll_event*>(page), 1, -1); });
+  ASSERT_TRUE(wait.waits());
+  EXPECT_EQ(ReasonOf(Inspect(epoll_fd.get()).status()), v1::NOT_SHARED_MEMORY);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "tests/memory/file_lock_holder.h"
+#include "tests/memory/stalled_call.h"
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <utility>
 
 namespace mrd::memory {
 namespace {
@@ -17,7 +18,7 @@ constexpr size_t kPage = 4096;
 
 }  // namespace
 
-FileLockHolder::FileLockHolder(int fd)
+StalledCall::StalledCall(std::function<void(void* page)> call)
     : faults_(static_cast<int>(syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK))),
       page_(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
   uffdio_api api{};
@@ -29,17 +30,14 @@ FileLockHolder::FileLockHolder(int fd)
       ioctl(faults_.get(), UFFDIO_REGISTER, &range) != 0) {
     return;
   }
-  writer_ = std::thread([this, fd] {
-    // The result does not matter: the page comes, as zeroes, at the end.
-    [[maybe_unused]] const ssize_t written = pwrite(fd, page_, 1, 0);
-  });
+  caller_ = std::thread([this, call = std::move(call)] { call(page_); });
   pollfd poll_fd{faults_.get(), POLLIN, 0};
-  holds_ = poll(&poll_fd, 1, 5000) == 1;
+  waits_ = poll(&poll_fd, 1, 5000) == 1;
 }
 
-FileLockHolder::~FileLockHolder() {
+StalledCall::~StalledCall() {
   faults_.reset();  // The fault goes on as an ordinary one.
-  if (writer_.joinable()) writer_.join();
+  if (caller_.joinable()) caller_.join();
   munmap(page_, kPage);
 }
 

@@ -1,0 +1,109 @@
+// Broker::AddBuffer and ReleaseBuffers: the descriptors that sessions pass.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/broker/broker.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::broker {
+namespace {
+
+// Refused descriptors beyond the limit are remembered with their reason up to this many; then the
+// session ends.
+constexpr size_t kRefusalsRemembered = 256;
+
+// What they held goes here: it may take long.
+absl::Status Release(Session& session, const std::vector<uint64_t>& ids) {
+  session.link->Drain();
+  std::vector<BufferSlot> gone;  // Declared before the lock: ends after it.
+  MutexLock lock(session.mutex);
+  for (const uint64_t id : ids) {
+    if (session.buffers.contains(id)) continue;
+    return MakeError(v1::BUFFER_UNKNOWN, absl::StrCat("no buffer ", id, " in this session"),
+                     {.advice = "Name buffers that were passed and not released"});
+  }
+  for (const uint64_t id : ids) {
+    const auto found = session.buffers.find(id);
+    if (found == session.buffers.end()) continue;  // Named twice.
+    gone.push_back(std::move(found->second));
+    session.buffers.erase(found);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<BookedBuffer> BookedBuffer::Make(Books& books, uid_t uid) {
+  if (auto booked = books.Book(uid, {.buffers = 1}); !booked.ok()) return booked;
+  BookedBuffer made;
+  made.books_ = &books;
+  made.uid_ = uid;
+  return made;
+}
+
+BookedBuffer::~BookedBuffer() {
+  if (books_) books_->Release(uid_, {.buffers = 1});
+}
+
+bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
+  const uid_t uid = session.identity.uid;
+  BufferSlot slot;
+  auto booked = BookedBuffer::Make(books_, uid);
+  auto facts = memory::Inspect(fd.get());
+  if (!facts.ok()) slot.refusal = facts.status();
+  if (!booked.ok()) {
+    slot.refusal = booked.status();
+  } else {
+    slot.booked = *std::move(booked);
+  }
+  bool orderly = true;
+  {
+    MutexLock lock(session.mutex);
+    const size_t held = session.buffers.size();
+    if (!session.ending) {
+      orderly =
+          id != 0 && !session.buffers.contains(id) && held < limits_.buffers + kRefusalsRemembered;
+      if (orderly && held >= limits_.buffers) {
+        slot.refusal = MakeError(
+            v1::QUOTA_BUFFERS,
+            absl::StrCat("the session holds its limit of ", limits_.buffers,
+                         " buffers; this one was not taken"),
+            {.limit_name = "buffers of the session",
+             .limit = limits_.buffers,
+             .used = limits_.buffers,
+             .advice = "Release buffers (release_after does it at once), then pass it again"});
+      }
+      if (orderly) {
+        if (!slot.refusal.ok()) {
+          if (slot.refusal != session.last_refusal) session.last_refusal = slot.refusal;
+          slot.refusal = session.last_refusal;
+        } else {
+          slot.buffer = std::make_shared<memory::Buffer>(std::move(fd), *facts, mappings_);
+        }
+        session.buffers.emplace(id, std::move(slot));
+      }
+    }
+  }
+  // Closing may take long, or for ever.
+  if (fd && !disposer_.Close(uid, std::move(fd))) return false;
+  return orderly;
+}
+
+void Broker::ReleaseBuffers(const SessionRef& session, const std::vector<uint64_t>& ids,
+                            Done done) {
+  if (ids.size() > limits_.ranges_per_call) {
+    return done(MakeError(v1::INVALID_LENGTH, absl::StrCat(ids.size(), " buffers in one call"),
+                          {.limit_name = "buffers in one call",
+                           .limit = limits_.ranges_per_call,
+                           .advice = "Release them in several calls"}));
+  }
+  if (ids.empty()) return done(absl::OkStatus());
+  auto work = Work::Begin(*this, session);
+  if (!work.ok()) return done(work.status());
+  registrar_.SubmitCleanup(session->owner(),
+                           [work = *std::move(work), ids, done = std::move(done)]() mutable {
+                             done(Release(*work.session(), ids));
+                           });
+}
+
+}  // namespace mrd::broker
