@@ -159,7 +159,7 @@ class Call {
     const size_t most = broker.limits().calls;
     counted_ = true;
     if (const size_t before = session_->calls.fetch_add(1); before >= most) {
-      return TooManyCalls(most, before);
+      return TooManyCalls(most, most);  // Others that are refused now count in `before`.
     }
     if (method_->admission == Admission::kAdmin && !session_->identity.admin) {
       return NotAdmin(method_->environment->admin_socket);

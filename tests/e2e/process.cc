@@ -90,8 +90,6 @@ Process::Process(const ProcessOptions& options) {
   std::vector<std::string> argv = options.argv;
   std::vector<std::string> env;
   for (const auto& [name, value] : options.environment) env.push_back(name + "=" + value);
-  // Nor to the suppressions.
-  if (options.uid) env.push_back("TSAN_OPTIONS=report_bugs=0");
   for (char** entry = environ; *entry; ++entry) env.push_back(*entry);
   std::vector<char*> argv_pointers = Pointers(argv);
   std::vector<char*> env_pointers = Pointers(env);
