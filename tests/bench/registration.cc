@@ -63,8 +63,16 @@ void AddSmall(const MrdSide& mrd, Direct& direct, std::shared_ptr<Buffer> buffer
     Region region = mrd.Register(Range(*buffer, 0, kSmall));
     mrd.Deregister(std::span(&region, 1));
   });
-  AddWhole(kDirectSmall, kSmallCalls,
-           [&direct, buffer] { direct.Deregister(direct.Register(buffer->data(), kSmall)); });
+  AddTimed(kDirectSmall, kSmallCalls, [&mrd, &direct, buffer] {
+    mrd.EmptyCall();
+    const Stopwatch registering;
+    ibv_mr* const region = direct.Register(buffer->data(), kSmall);
+    double took = registering.Seconds();
+    mrd.EmptyCall();
+    const Stopwatch deregistering;
+    direct.Deregister(region);
+    return took + deregistering.Seconds();
+  });
 }
 
 void AddMany(const MrdSide& mrd, Direct& direct, std::shared_ptr<Buffer> buffer) {
@@ -75,8 +83,9 @@ void AddMany(const MrdSide& mrd, Direct& direct, std::shared_ptr<Buffer> buffer)
     mrd.Deregister(regions);
     return took;
   });
-  AddTimed(kDirectMany, kManyCalls, [&direct, buffer] {
+  AddTimed(kDirectMany, kManyCalls, [&mrd, &direct, buffer] {
     std::vector<ibv_mr*> regions(kMany);
+    mrd.EmptyCall();
     const Stopwatch watch;
     for (int i = 0; i < kMany; ++i) {
       regions[i] = direct.Register(static_cast<char*>(buffer->data()) + i * kSmall, kSmall);
@@ -95,7 +104,8 @@ void AddLarge(const MrdSide& mrd, Direct& direct, std::shared_ptr<Buffer> buffer
     mrd.Deregister(std::span(&region, 1));
     return took;
   });
-  AddTimed(kDirectLarge, kLargeCalls, [&direct, buffer] {
+  AddTimed(kDirectLarge, kLargeCalls, [&mrd, &direct, buffer] {
+    mrd.EmptyCall();
     const Stopwatch watch;
     ibv_mr* const region = direct.Register(buffer->data(), kLarge);
     const double took = watch.Seconds();
@@ -115,7 +125,8 @@ void AddFirst(const MrdSide& mrd, Direct& direct, std::shared_ptr<Buffer> buffer
     return took;
   });
   for (const Populate populate : kEachPopulate) {
-    AddTimed(DirectFirst(populate), kFirstCalls, [&direct, buffer, populate] {
+    AddTimed(DirectFirst(populate), kFirstCalls, [&mrd, &direct, buffer, populate] {
+      mrd.EmptyCall();
       const Stopwatch watch;
       const FreshMapping mapping(buffer->fd(), kLarge, populate);
       ibv_mr* const region = direct.Register(mapping.data(), kLarge);
