@@ -259,7 +259,7 @@ TEST_F(BusyTest, TheQueueOfASessionIsBounded) {
 }
 
 TEST_F(BusyTest, TheQueueOfAllIsBounded) {
-  StartSlow("registrar_threads=2,queued_in_all=1");
+  StartSlow("registrar_threads=3,queued_in_all=1");  // One thread a session, two a uid.
   RawClient one(dir());
   RawClient two(dir());
   const uint64_t first = one.Pass(memory_);
