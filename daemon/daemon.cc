@@ -40,14 +40,19 @@ void StartLogging(spdlog::level::level_enum level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
-// Each session has a few descriptors: the soft limit, made for select(2), is far too low. And no
-// uid has more than half of what the hard one leaves: a session and a connection are two each.
+// Each session has a few descriptors: the soft limit, made for select(2), is far too low.
+void RaiseDescriptorLimit() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// No uid has more than half of the descriptors: a session and a connection are two each.
 broker::Limits FitDescriptors(broker::Limits limits) {
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) < 0) return limits;
-  files.rlim_cur = files.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &files);
-  const uint64_t most = files.rlim_max;
+  const uint64_t most = files.rlim_cur;
   limits.sessions = std::min<uint64_t>(limits.sessions, most / 16);
   limits.connections = std::min<uint64_t>(limits.connections, most / 16);
   limits.buffers_of_uid = std::min<uint64_t>(limits.buffers_of_uid, most / 4);
@@ -158,6 +163,7 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   // lock of their own, to find cycles: a tenth of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   StartLogging(options.log_level);
+  RaiseDescriptorLimit();
   // Before any thread is started: all of them inherit the mask, and the signals go to the loop.
   sigset_t signals;
   sigemptyset(&signals);

@@ -83,7 +83,8 @@ class Broker {
   // has earned its end, with an id that is 0 or in use, or with far more descriptors than it may
   // have.
   bool AddBuffer(Session& session, uint64_t id, UniqueFd fd);
-  // Errors: BUFFER_UNKNOWN; then none is released.
+  // On a thread of the registrar: the last close of a large file takes long. Errors:
+  // BUFFER_UNKNOWN, INVALID_LENGTH, SESSION_UNKNOWN; then none is released.
   void ReleaseBuffers(const SessionRef& session, const std::vector<uint64_t>& ids, Done done);
 
   // Regions.

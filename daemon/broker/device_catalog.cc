@@ -68,4 +68,12 @@ void DeviceCatalog::List(DevicesDone done) {
   });
 }
 
+void DeviceCatalog::Renew() {
+  {
+    MutexLock lock(mutex_);
+    if (FreshLocked() || !wanted_.empty()) return;
+  }
+  List([](const std::vector<DeviceRef>&) {});
+}
+
 }  // namespace mrd::broker

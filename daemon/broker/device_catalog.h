@@ -31,6 +31,8 @@ class DeviceCatalog {
   // The same for a thread that must not block: `done` is called at once where such a list is at
   // hand, else by a thread of the registrar. Calls that come together share one look.
   void List(DevicesDone done);
+  // Has the list read anew, by a thread of the registrar, where it is older than a second.
+  void Renew();
 
  private:
   bool FreshLocked() const MRD_REQUIRES(mutex_);

@@ -186,7 +186,7 @@ absl::Status Registration::FindDevices(bool may_block) {
   }
   if (!may_block) {
     // A link that went down or came up meanwhile is known to the calls after this one.
-    broker_.devices().List([](const std::vector<DeviceRef>&) {});
+    broker_.devices().Renew();
     if (devices_.empty()) return absl::OkStatus();
   }
   if (devices_.empty() && !catalog.empty()) devices_.push_back(catalog.front()->name);

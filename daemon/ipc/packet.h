@@ -25,7 +25,7 @@ struct Packet {
 
 enum class Received {
   kPacket,
-  kNothing,    // For now.
+  kNothing,    // No packet waits.
   kHangUp,     // The peer has gone, or the socket failed.
   kMalformed,  // Too long, too many descriptors, or some were lost; `packet->fds` holds those that
                // came.

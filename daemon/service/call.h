@@ -56,7 +56,7 @@ class Call {
     std::string request;  // The name of its request message.
     Admission admission;
     bool watch_cancel;  // cancelled() tells; costs an event more a call.
-    // The RequestXxx member of a generated AsyncService.
+    // The member of a generated AsyncService that asks for a call of this method (RequestRegister).
     std::function<void(grpc::ServerContext*, Request*, grpc::ServerAsyncResponseWriter<Response>*,
                        void* tag)>
         accept;
