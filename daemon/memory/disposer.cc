@@ -14,7 +14,12 @@ bool Disposer::Close(uint32_t uid, UniqueFd fd) {
     Queue& queue = state_->queues[uid];
     queue.waiting.push_back(std::move(fd));
     room = !queue.Stuck();
-    start = !queue.running && state_->threads < kMostThreads;
+    const bool call = !queue.running && state_->idle > 0;
+    if (call) {
+      --state_->idle;
+      state_->called.NotifyOne();
+    }
+    start = !queue.running && !call && state_->threads < kMostThreads;
     if (start) ++state_->threads;
   }
   if (!start) return room;
@@ -46,14 +51,26 @@ void Disposer::Run(std::shared_ptr<State> state) {
     uint32_t uid = 0;
     {
       MutexLock lock(state->mutex);
-      for (auto& [each, waiting] : state->queues) {
-        if (waiting.running) continue;
-        uid = each;
-        queue = &waiting;
-      }
-      if (!queue) {
-        --state->threads;
-        return;
+      const auto find = [&]() MRD_REQUIRES(state->mutex) {
+        for (auto& [each, waiting] : state->queues) {
+          if (waiting.running) continue;
+          uid = each;
+          queue = &waiting;
+        }
+        return queue != nullptr;
+      };
+      if (!find()) {
+        ++state->idle;
+        const auto until = std::chrono::steady_clock::now() + kLingers;
+        while (!find() && state->called.WaitUntil(state->mutex, until)) {
+        }
+        if (!queue && !find()) {
+          // Where another thread was quicker than this one, which was called, it is counted no
+          // more; then one too few is, and the next descriptor starts a thread.
+          if (state->idle > 0) --state->idle;
+          --state->threads;
+          return;
+        }
       }
       queue->running = true;  // Nobody else takes it out of the table.
     }

@@ -33,6 +33,7 @@ class Disposer {
   static constexpr std::chrono::seconds kHangs{1};
   // Threads at one time: a close that hangs keeps one.
   static constexpr int kMostThreads = 64;
+  static constexpr std::chrono::milliseconds kLingers{200};
   struct Queue {
     bool Stuck() const;
     bool running = false;  // A thread is at it.
@@ -44,6 +45,10 @@ class Disposer {
     Mutex mutex;
     std::unordered_map<uint32_t, Queue> queues MRD_GUARDED_BY(mutex);
     int threads MRD_GUARDED_BY(mutex) = 0;
+    // Threads that wait a moment for more, and that nobody has called: a thread for each descriptor
+    // would cost more than its close.
+    int idle MRD_GUARDED_BY(mutex) = 0;
+    CondVar called;
   };
   static void Run(std::shared_ptr<State> state);
 
