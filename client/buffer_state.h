@@ -36,12 +36,13 @@ class BufferState final {
   uint64_t id() const { return id_.load(std::memory_order_acquire); }
 
   // The daemon has let go: the next use passes the descriptor anew, under another id.
-  void Forget() { id_.store(0, std::memory_order_release); }
+  void Forget();
 
   // Asks the daemon to let go. Regions on it stay.
   absl::Status Release();
 
-  // Passes those of `buffers` that the daemon does not have. REQUIRES: all of `session`.
+  // Passes those of `buffers` that the daemon does not have: all of them or, where the session may
+  // not hold so many (QUOTA_BUFFERS), none. REQUIRES: all of `session`.
   static absl::Status PassAll(Session& session, std::span<BufferState* const> buffers);
 
  private:

@@ -125,8 +125,9 @@ class Client final {
   // Registration. ------------------------------------------------------------
 
   // Registers `ranges` (at most AttachLimits.max_ranges_per_call) in one call: all of them or none.
-  // The regions come in the order of the ranges. Refusals: error.proto. After DEADLINE_EXCEEDED
-  // without a reason nobody knows whether it was done; ListLeases tells.
+  // The regions come in the order of the ranges. Refusals: error.proto; QUOTA_BUFFERS before
+  // anything is sent where the session would hold more than AttachLimits.max_buffers. After
+  // DEADLINE_EXCEEDED without a reason nobody knows whether it was done; ListLeases tells.
   absl::StatusOr<std::vector<Region>> Register(const RegisterOptions& options,
                                                std::span<const Range> ranges) const;
 

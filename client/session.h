@@ -42,6 +42,12 @@ class Session final {
   std::string NewRequestId();
   uint64_t NewBufferId() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
 
+  // How many buffers the daemon holds of this session, or a few more: a buffer is counted before it
+  // is passed and until its release was answered.
+  uint64_t buffers_passed() const { return buffers_passed_.load(std::memory_order_relaxed); }
+  void CountPassed(uint64_t count) { buffers_passed_.fetch_add(count, std::memory_order_relaxed); }
+  void CountReleased() { buffers_passed_.fetch_sub(1, std::memory_order_relaxed); }
+
  private:
   Session(std::shared_ptr<SessionState> state, std::unique_ptr<AttachConnection> connection,
           std::unique_ptr<Rpc> rpc, Rpc::Duration call_timeout);
@@ -54,6 +60,7 @@ class Session final {
   const std::string request_prefix_;
   std::atomic<uint64_t> next_request_ = 1;
   std::atomic<uint64_t> next_buffer_id_ = 1;
+  std::atomic<uint64_t> buffers_passed_ = 0;
 };
 
 // Where the daemon's sockets are: `socket_dir`, else $MRD_SOCKET_DIR, else /run/mrd; without

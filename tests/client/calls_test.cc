@@ -324,6 +324,37 @@ TEST_F(Calls, PassManyBuffersInPacketsOfTheDaemonsSize) {
   EXPECT_THAT(packets(), ElementsAre(4, 4, 2));
 }
 
+// A daemon ends the session that goes on passing: the library does not let it come so far.
+TEST_F(Calls, PassNoMoreBuffersThanTheDaemonHolds) {
+  Client client = Attach();
+  const int limit = static_cast<int>(client.welcome().limits().max_buffers());
+  std::vector<Buffer> buffers;
+  std::vector<Range> ranges;
+  buffers.reserve(limit + 1);
+  for (int i = 0; i <= limit; ++i) {
+    buffers.push_back(std::move(*client.CreateBuffer(4096)));
+    ranges.emplace_back(buffers.back());
+  }
+  const auto all_but_one = std::span(ranges).first(limit);
+  const auto expect_refusal = [&](uint64_t used) {
+    const auto refused = DetailOf(client.Register({}, ranges).status());
+    ASSERT_TRUE(refused);
+    EXPECT_EQ(refused->reason(), v1::QUOTA_BUFFERS);
+    EXPECT_EQ(refused->limit(), static_cast<uint64_t>(limit));
+    EXPECT_EQ(refused->used(), used);
+  };
+  expect_refusal(0);
+  EXPECT_TRUE(services_.registers().empty());
+  EXPECT_TRUE(passed().empty());
+  ASSERT_TRUE(client.Register({}, all_but_one).ok());
+  expect_refusal(limit);
+  // Those released, by a call or with the registration, are not counted.
+  ASSERT_TRUE(buffers.front().Release().ok());
+  ASSERT_TRUE(client.RegMsgs(buffers.back()).ok());
+  ASSERT_TRUE(client.Register({.release_after = true}, std::span(ranges).last(limit)).ok());
+  ASSERT_TRUE(client.Register({}, all_but_one).ok());
+}
+
 TEST_F(Calls, OfManyThreadsPassABufferOnceAndBeforeUsingIt) {
   Client client = Attach();
   auto buffer = client.CreateBuffer(4096);
