@@ -7,12 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <string_view>
 #include <vector>
 
 #include "client/local_error.h"
 
 namespace mrd::internal {
 namespace {
+
+constexpr std::string_view kAdminEnd = "-admin";
 
 std::string Parent(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -46,8 +49,30 @@ std::string Describe(const std::string& path, const struct stat& st) {
   return path + " (mode " + mode + ", " + UserName(st.st_uid) + ":" + GroupName(st.st_gid) + ")";
 }
 
+bool EndsWith(const std::string& text, std::string_view end) {
+  return text.size() > end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+// Advice where the socket's directory comes of something else that is there; empty where not.
+std::string NearMiss(std::string directory, bool admin) {
+  if (admin && EndsWith(directory, kAdminEnd)) {
+    directory.resize(directory.size() - kAdminEnd.size());  // What was given.
+  }
+  if (EndsWith(directory, ".sock")) {
+    return "Give the directory of the sockets, " + Parent(directory) + ".";
+  }
+  if (!EndsWith(directory, kAdminEnd)) return "";
+  const std::string clients = directory.substr(0, directory.size() - kAdminEnd.size());
+  if (access(clients.c_str(), F_OK) != 0) return "";
+  return directory + " is the operators' directory: give " + clients +
+         (admin ? ", and an operator's session adds the end itself."
+                : ", and attach as an operator (mrctl --admin) if you are one.");
+}
+
 // connect(2) needs write permission on the socket and search permission on each directory above.
-absl::Status PermissionError(const std::string& path, bool admin, int errno_value) {
+// `advice`, where it is not empty, is better than what this finds.
+absl::Status PermissionError(const std::string& path, bool admin, int errno_value,
+                             std::string advice) {
   const std::string who = "user " + UserName(geteuid()) + " may not use ";
   std::string blocked = path;
   struct stat st;
@@ -57,13 +82,12 @@ absl::Status PermissionError(const std::string& path, bool admin, int errno_valu
   }
   const bool searchable = blocked == path;
   const mode_t needed = searchable ? S_IWGRP : S_IXGRP;
-  std::string advice;
   // Group 0 is nobody's to be added to.
-  if ((st.st_mode & needed) && st.st_gid != 0) {
+  if (advice.empty() && (st.st_mode & needed) && st.st_gid != 0) {
     const std::string group = GroupName(st.st_gid);
     advice = "Add the user to group " + group + " (usermod -aG " + group +
              " NAME, then log in anew), or run the container with that supplementary group.";
-  } else {
+  } else if (advice.empty()) {
     advice = "Run this as " + UserName(st.st_uid) + " (sudo)" +
              (admin ? "." : ", or let a group in: mrd's --socket-group and --socket-mode.");
   }
@@ -77,9 +101,13 @@ absl::Status PermissionError(const std::string& path, bool admin, int errno_valu
 absl::Status ConnectError(const std::string& path, bool admin, int errno_value) {
   const std::string what = "cannot attach over " + path;
   const std::string directory = Parent(path);
+  const std::string near = NearMiss(directory, admin);
   switch (errno_value) {
     case ENOENT:
     case ENOTDIR:
+      if (!near.empty()) {
+        return LocalError(absl::StatusCode::kUnavailable, what, errno_value, near);
+      }
       if (access(directory.c_str(), F_OK) != 0) {
         return LocalError(
             absl::StatusCode::kUnavailable, what + " (no directory " + directory + ")", errno_value,
@@ -96,7 +124,7 @@ absl::Status ConnectError(const std::string& path, bool admin, int errno_value) 
                         "The socket is there, but mrd does not run: start it.");
     case EACCES:
     case EPERM:
-      return PermissionError(path, admin, errno_value);
+      return PermissionError(path, admin, errno_value, near);
     case EPROTOTYPE:
       return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
                         "Another program's socket is there: MRD_SOCKET_DIR must name the "
@@ -111,6 +139,17 @@ absl::Status ConnectError(const std::string& path, bool admin, int errno_value) 
     default:
       return LocalError(absl::StatusCode::kUnavailable, what, errno_value, "");
   }
+}
+
+absl::Status CheckRpcSocket(const std::string& socket_dir) {
+  const std::string path = socket_dir + "/mrd.sock";
+  if (access(path.c_str(), F_OK) == 0 || errno != ENOENT) return absl::OkStatus();
+  const std::string near = NearMiss(socket_dir, /*admin=*/false);
+  return LocalError(absl::StatusCode::kUnavailable, "cannot call the daemon over " + path, ENOENT,
+                    !near.empty() ? near
+                                  : "The attach socket is there, this one is not: MRD_SOCKET_DIR "
+                                    "must name the directory of mrd, and a container needs all "
+                                    "of it.");
 }
 
 }  // namespace mrd::internal

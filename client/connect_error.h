@@ -14,6 +14,10 @@ namespace mrd::internal {
 // full).
 absl::Status ConnectError(const std::string& path, bool admin, int errno_value);
 
+// OK where `socket_dir` has the gRPC socket, which the daemon makes last of all; else UNAVAILABLE.
+// Asked once a session is welcomed: its calls would only try again and again.
+absl::Status CheckRpcSocket(const std::string& socket_dir);
+
 }  // namespace mrd::internal
 
 #endif  // MRD_CLIENT_CONNECT_ERROR_H_

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/connect_error.h"
 #include "client/local_error.h"
 
 namespace mrd::internal {
@@ -68,6 +69,7 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& sock
   auto state = std::make_shared<SessionState>();
   auto connection = AttachConnection::Attach(std::move(parameters), state);
   if (!connection.ok()) return connection.status();
+  if (absl::Status callable = CheckRpcSocket(socket_dir); !callable.ok()) return callable;
   user_of_grpc = getpid();  // From here on; a failed attempt does not hinder a child.
   auto rpc =
       std::make_unique<Rpc>(socket_dir + "/mrd.sock", (*connection)->welcome().token(), state);

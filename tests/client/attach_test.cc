@@ -204,6 +204,29 @@ TEST(Attach, SaysThatNoDaemonRuns) {
   EXPECT_THAT(MessageOf(status), HasSubstr("start mrd"));
 }
 
+TEST(Attach, KnowsADirectoryThatIsNearTheRightOne) {
+  FakeDaemon daemon;
+  const std::string admin_dir = daemon.dir() + "-admin";
+  std::filesystem::create_directory(admin_dir);
+  std::filesystem::rename(daemon.dir() + "/attach.sock", admin_dir + "/attach.sock");
+  const std::string give = "give " + daemon.dir() + ",";
+  const auto began = Clock::now();
+  // The operators' socket takes the session, whose calls would go nowhere.
+  const absl::Status as_client = Client::Attach({.socket_dir = admin_dir}).status();
+  EXPECT_EQ(as_client.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(MessageOf(as_client), AllOf(HasSubstr(admin_dir + "/mrd.sock"), HasSubstr(give)));
+  const absl::Status as_admin = Client::Attach({.socket_dir = admin_dir, .admin = true}).status();
+  EXPECT_THAT(MessageOf(as_admin),
+              AllOf(HasSubstr(admin_dir + "-admin/attach.sock"), HasSubstr(give)));
+  const absl::Status socket = Client::Attach({.socket_dir = admin_dir + "/attach.sock"}).status();
+  EXPECT_THAT(MessageOf(socket), HasSubstr("directory of the sockets, " + admin_dir));
+  std::filesystem::remove(daemon.dir() + "/mrd.sock");
+  EXPECT_TRUE(Client::Attach({.socket_dir = daemon.dir(), .admin = true}).status().code() ==
+              absl::StatusCode::kUnavailable);
+  EXPECT_LT(Clock::now() - began, std::chrono::seconds(5));
+  std::filesystem::remove_all(admin_dir);
+}
+
 TEST(Attach, RefusesAPathThatTheKernelCannotTake) {
   const std::string dir = "/tmp/" + std::string(91, 'd');  // With /attach.sock: 108 bytes.
   const absl::Status status = Client::Attach({.socket_dir = dir}).status();

@@ -387,6 +387,7 @@ class SlowDoor {
   SlowDoor(const std::string& dir, const std::string& behind, milliseconds delay)
       : listener_(Socket()), acceptor_([this, behind, delay] { Serve(behind, delay); }) {
     const sockaddr_un address = Address(dir + "/mrd.sock");
+    unlink(address.sun_path);  // FakeDaemon's.
     EXPECT_EQ(bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)),
               0);
     EXPECT_EQ(listen(listener_.get(), 16), 0);

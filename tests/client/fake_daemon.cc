@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,6 +23,8 @@ FakeDaemon::FakeDaemon(Script script) {
       listen(listener_.get(), 16) != 0) {
     abort();
   }
+  // A library that finds none does not attach. FakeServices takes its place.
+  if (mknod((dir_ + "/mrd.sock").c_str(), S_IFSOCK | 0600, 0) != 0) abort();
   // Credentials are asked for before a client can send any.
   const int on = 1;
   setsockopt(listener_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));
