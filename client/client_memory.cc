@@ -41,6 +41,16 @@ absl::StatusOr<UniqueFd> Duplicate(int fd) {
       errno == EMFILE ? "Raise the limit of open files (ulimit -n) of this process." : "");
 }
 
+absl::Status Misaligned(const char* what, uint64_t value, uint64_t page_size) {
+  return MakeError(v1::MISALIGNED,
+                   std::string(what) + " " + std::to_string(value) +
+                       " of a buffer is not a multiple of its page size " +
+                       std::to_string(page_size),
+                   {.advice = "Give the address that mmap returned and the offset it was given, "
+                              "multiples of " +
+                              std::to_string(page_size) + "."});
+}
+
 // What AdoptOptions asks for, on mapped memory.
 absl::Status Prepare(const SharedMemory& memory, const AdoptOptions& options) {
   if (options.seal && fcntl(memory.fd(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
@@ -82,13 +92,10 @@ absl::StatusOr<Buffer> Client::AdoptBuffer(int fd, void* addr, uint64_t size,
     return MakeError(v1::INVALID_LENGTH, "a buffer of 0 bytes",
                      {.advice = "Give the size of the mapping at addr."});
   }
-  if (reinterpret_cast<uint64_t>(addr) % page_size != 0 || options.offset % page_size != 0) {
-    return MakeError(
-        v1::MISALIGNED,
-        "a mapping whose address or offset is not a multiple of its page size, " +
-            std::to_string(page_size) + " bytes",
-        {.advice = "Give the address that mmap returned and the offset it was given."});
+  if (const auto address = reinterpret_cast<uint64_t>(addr); address % page_size != 0) {
+    return Misaligned("address", address, page_size);
   }
+  if (options.offset % page_size != 0) return Misaligned("offset", options.offset, page_size);
   // mmap made whole pages of it, which are there to be used.
   const uint64_t mapped = (size + page_size - 1) / page_size * page_size;
   SharedMemory memory(std::move(*copy), addr, mapped, page_size, /*owned=*/false);
@@ -101,6 +108,8 @@ absl::StatusOr<Buffer> Client::AdoptBuffer(int fd, AdoptOptions options) const {
   if (absl::Status usable = SessionStatus(); !usable.ok()) return usable;
   auto copy = Duplicate(fd);
   if (!copy.ok()) return copy.status();
+  const uint64_t page_size = internal::PageSizeOf(copy->get());
+  if (options.offset % page_size != 0) return Misaligned("offset", options.offset, page_size);
   const uint64_t object_size = internal::SizeOf(copy->get());
   if (object_size <= options.offset) {
     return MakeError(v1::INVALID_LENGTH,

@@ -213,6 +213,12 @@ TEST_F(BufferTest, OfTheCallersIsRefusedWithTheReason) {
     EXPECT_EQ(
         ReasonOf(client_.AdoptBuffer(fd.get(), reinterpret_cast<void*>(4097), kPage).status()),
         v1::MISALIGNED);
+    for (const absl::Status& odd :
+         {client_.AdoptBuffer(fd.get(), {.offset = 1}).status(),
+          client_.AdoptBuffer(fd.get(), nullptr, kPage, {.offset = 1}).status()}) {
+      EXPECT_EQ(ReasonOf(odd), v1::MISALIGNED) << odd;
+      EXPECT_THAT(std::string(odd.message()), HasSubstr("multiple of its page size 4096"));
+    }
     EXPECT_EQ(client_.AdoptBuffer(-1).status().code(), absl::StatusCode::kInvalidArgument);
     const std::string read_only = "/proc/self/fd/" + std::to_string(fd.get());
     const internal::UniqueFd reader(open(read_only.c_str(), O_RDONLY | O_CLOEXEC));
