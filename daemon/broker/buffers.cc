@@ -92,10 +92,11 @@ bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
 void Broker::ReleaseBuffers(const SessionRef& session, const std::vector<uint64_t>& ids,
                             Done done) {
   if (ids.size() > limits_.ranges_per_call) {
-    return done(MakeError(v1::INVALID_LENGTH, absl::StrCat(ids.size(), " buffers in one call"),
-                          {.limit_name = "buffers in one call",
-                           .limit = limits_.ranges_per_call,
-                           .advice = "Release them in several calls"}));
+    return done(MakeError(
+        v1::INVALID_LENGTH, absl::StrCat(ids.size(), " buffers in one call"),
+        {.limit_name = "buffers in one call",
+         .limit = limits_.ranges_per_call,
+         .advice = absl::StrCat("Release at most ", limits_.ranges_per_call, " buffers a call")}));
   }
   if (ids.empty()) return done(absl::OkStatus());
   auto work = Work::Begin(*this, session);

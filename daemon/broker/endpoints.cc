@@ -57,7 +57,9 @@ absl::Status Endpoints::BeginConnect(uint32_t uid) {
   uint64_t& count = connects_[uid];
   if (count >= kMostConnects) {
     return MakeError(
-        v1::BUSY, absl::StrCat("this user has ", count, " connections being made"),
+        v1::BUSY,
+        absl::StrCat("this user has ", count, " connections being made, of at most ",
+                     kMostConnects),
         {.limit_name = "connections being made by the uid",
          .limit = kMostConnects,
          .used = count,

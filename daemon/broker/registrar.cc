@@ -59,7 +59,9 @@ absl::Status Registrar::CheckRoomLocked(const Owner& owner) const {
   };
   for (const auto& queue : queues) {
     if (queue.used < queue.limit) continue;
-    return MakeError(v1::BUSY, absl::StrCat(queue.used, " registrations wait already"),
+    return MakeError(v1::BUSY,
+                     absl::StrCat(queue.used, " registrations wait already, and the limit of ",
+                                  queue.name, " is ", queue.limit),
                      {.limit_name = queue.name,
                       .limit = queue.limit,
                       .used = queue.used,

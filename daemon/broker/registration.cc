@@ -88,11 +88,11 @@ absl::Status Registration::CheckShape() const {
   }
   if (const size_t most_devices = broker_.limits().devices_per_call;
       spec_.devices.size() > most_devices) {
-    return MakeError(v1::REQUEST_INVALID,
-                     absl::StrCat(spec_.devices.size(), " devices in one call"),
-                     {.limit_name = "devices in one call",
-                      .limit = most_devices,
-                      .advice = "Name fewer, or set all_devices"});
+    return MakeError(
+        v1::REQUEST_INVALID, absl::StrCat(spec_.devices.size(), " devices in one call"),
+        {.limit_name = "devices in one call",
+         .limit = most_devices,
+         .advice = absl::StrCat("Name at most ", most_devices, ", or set all_devices")});
   }
   for (size_t i = 0; i < spec_.devices.size(); ++i) {
     const auto begin = spec_.devices.begin();

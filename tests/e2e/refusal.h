@@ -22,13 +22,15 @@ void ExpectRefusal(const Answer<Response>& answer, v1::Reason reason) {
   }
 }
 
-// The limit that a refusal names.
+// The limit that a refusal names, in its text too.
 template <typename Response>
 void ExpectLimit(const Answer<Response>& answer, const std::string& name, uint64_t limit,
                  uint64_t used) {
   EXPECT_NE(answer.detail.limit_name().find(name), std::string::npos) << answer.detail.limit_name();
   EXPECT_EQ(answer.detail.limit(), limit);
   EXPECT_EQ(answer.detail.used(), used);
+  EXPECT_NE(answer.status.error_message().find(std::to_string(limit)), std::string::npos)
+      << answer.text();
 }
 
 // Base: DaemonTest or one made of it.

@@ -54,7 +54,8 @@ class SoftDomain final : public Domain {
     const auto keys = device_.keys().Take();
     if (!keys) {
       return MakeError(
-          v1::DEVICE_LIMIT, "device soft0 has no more regions",
+          v1::DEVICE_LIMIT,
+          absl::StrCat("device soft0 has its ", KeyTable::kCapacity, " regions, and no more"),
           {.limit_name = "max_mr of device soft0",
            .limit = KeyTable::kCapacity,
            .used = device_.keys().used(),

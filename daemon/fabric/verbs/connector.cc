@@ -51,11 +51,12 @@ void Connector::Connect(const std::string& address, uint32_t port, const std::st
     if (parsed.ok()) from = *parsed;
   }
   if (status.ok() && count_->load() >= kMostConnects) {
-    status = MakeError(v1::BUSY, absl::StrCat(kMostConnects, " connections are being made"),
-                       {.limit_name = "connections being made",
-                        .limit = kMostConnects,
-                        .used = kMostConnects,
-                        .advice = "Try again after a pause"});
+    status = MakeError(
+        v1::BUSY, absl::StrCat(kMostConnects, " connections are being made, the most at a time"),
+        {.limit_name = "connections being made",
+         .limit = kMostConnects,
+         .used = kMostConnects,
+         .advice = "Try again after a pause"});
   }
   if (!status.ok()) {
     FailAttempt(spec, done, std::move(status));

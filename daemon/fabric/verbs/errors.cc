@@ -40,13 +40,20 @@ absl::Status LocalError(const std::string& what, int error, ErrorFacts limited,
   switch (error) {
     case ENOMEM:
     case ENOSPC:
-    case EDQUOT:
+    case EDQUOT: {
+      const bool reached = !limited.limit_name.empty() && limited.used >= limited.limit;
+      const std::string so_far = limited.limit_name.empty()
+                                     ? ""
+                                     : absl::StrCat(" (", limited.used, " of ", limited.limit, ")");
       limited.errno_value = error;
-      limited.advice = limited.used < limited.limit || limited.limit_name.empty()
-                           ? "This daemon has not reached the limit: other processes hold the "
-                             "rest, or the kernel has no memory; see 'rdma resource show' and dmesg"
-                           : "End what is not needed, or use another device";
+      limited.advice =
+          reached ? absl::StrCat("The limit is reached", so_far,
+                                 ": end what is not needed, or use another device")
+                  : absl::StrCat("This daemon has not reached the limit", so_far,
+                                 ": other processes hold the rest, or the kernel has no memory; "
+                                 "see 'rdma resource show' and dmesg");
       return MakeError(v1::DEVICE_LIMIT, what, std::move(limited));
+    }
     case EAGAIN:
       // rdmacg_try_charge (kernel/cgroup/rdma.c): the only one that says so.
       return MakeError(v1::DEVICE_LIMIT, what,
@@ -129,10 +136,13 @@ absl::Status RegisterError(Api& api, const DriverFacts& driver, const Failed& fa
              .limit_name = "RLIMIT_MEMLOCK of the daemon",
              .limit = limit,
              .used = used,
-             .advice = driver.enforces_memlock
-                           ? "Start the daemon with LimitMEMLOCK=infinity: this device's driver "
-                             "asks for it in spite of CAP_IPC_LOCK"
-                           : "Start the daemon with CAP_IPC_LOCK, or with LimitMEMLOCK=infinity"});
+             .advice = absl::StrCat(
+                 "The daemon has pinned ", used, " of ", limit,
+                 " bytes (RLIMIT_MEMLOCK): start it ",
+                 driver.enforces_memlock
+                     ? "with LimitMEMLOCK=infinity, which this device's driver asks for in spite "
+                       "of CAP_IPC_LOCK"
+                     : "with CAP_IPC_LOCK, or with LimitMEMLOCK=infinity")});
       }
       return DeviceError(failed, error);
     }
