@@ -2,25 +2,26 @@
 
 #include <grp.h>
 
+#include <cstdio>
 #include <map>
+#include <sstream>
 
-#include "CLI/CLI.hpp"
+#include "cli/usage.h"
 #include "mrd/v1/version.h"
 
 namespace mrd {
 namespace {
 
-// "0660" to the mode. CLI::Error text on failure.
+// Both return the text of an error.
 std::string CheckMode(const std::string& text) {
-  char* end = nullptr;
-  const unsigned long mode = strtoul(text.c_str(), &end, 8);
-  if (text.empty() || *end != '\0' || mode > 0777) return "must be an octal mode such as 0660";
-  return "";
+  const bool octal = !text.empty() && text.find_first_not_of("01234567") == std::string::npos;
+  if (octal && strtoul(text.c_str(), nullptr, 8) <= 0777) return "";
+  return cli::Expected("an octal mode such as 0660", text);
 }
 
 std::string CheckGroup(const std::string& name) {
-  return getgrnam(name.c_str()) ? ""
-                                : "no group of the name " + name + " (getent group lists them)";
+  if (getgrnam(name.c_str()) != nullptr) return "";
+  return cli::Expected("a group of this machine (getent group lists them)", name);
 }
 
 }  // namespace
@@ -28,11 +29,12 @@ std::string CheckGroup(const std::string& name) {
 bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   CLI::App app{
       "mrd, the memory-region daemon: registers clients' shared memory with RDMA devices\n"
-      "and owns their endpoints, over Unix sockets.",
-      "mrd"};
+      "and owns their endpoints, over Unix sockets."};
+  cli::Prepare(app, "mrd");
   app.set_version_flag("--version", std::string("mrd ") + kVersion);
   std::string mode = "0660";
   std::string group;
+  std::string level = "info";
   const std::map<std::string, spdlog::level::level_enum> levels = {{"debug", spdlog::level::debug},
                                                                    {"info", spdlog::level::info},
                                                                    {"warning", spdlog::level::warn},
@@ -40,7 +42,8 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   app.add_option("--socket-dir", options->sockets.dir,
                  "Directory of mrd.sock and attach.sock; the admin socket is in DIR-admin")
       ->type_name("DIR")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(cli::Directory());
   app.add_option("--socket-mode", mode, "Mode of the sockets that clients connect to")
       ->type_name("OCTAL")
       ->capture_default_str()
@@ -54,21 +57,28 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
                  "develop against, without any hardware")
       ->type_name("verbs|soft")
       ->capture_default_str()
-      ->check(CLI::IsMember({"verbs", "soft"}));
-  app.add_option("--log-level", options->log_level, "Least severe messages that are logged")
+      ->check(cli::OneOf({"verbs", "soft"}));
+  app.add_option("--log-level", level, "Least severe messages that are logged")
       ->type_name("debug|info|warning|error")
-      ->default_str("info")
-      ->transform(CLI::CheckedTransformer(levels).description(""));
+      ->capture_default_str()
+      ->check(cli::OneOf({"debug", "info", "warning", "error"}));
   app.footer(
       "SIGTERM and SIGINT end every session in order, then the daemon.\n"
       "Exit status: 0 ended by a signal; 1 could not start, or ended at once by a second signal;\n"
       "2 usage.");
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    std::ostringstream text;
+    app.exit(help_or_version, text);
+    *exit_code = fputs(text.str().c_str(), stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
+    return false;
   } catch (const CLI::ParseError& error) {
-    *exit_code = app.exit(error) == 0 ? 0 : 2;
+    fprintf(stderr, "mrd: %s\n", cli::UsageError(app, error).c_str());
+    *exit_code = 2;
     return false;
   }
+  options->log_level = levels.at(level);
   options->sockets.mode = static_cast<mode_t>(strtoul(mode.c_str(), nullptr, 8));
   if (!group.empty()) options->sockets.group = getgrnam(group.c_str())->gr_gid;
   return true;

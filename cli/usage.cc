@@ -1,0 +1,76 @@
+#include "cli/usage.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace mrd::cli {
+namespace {
+
+std::string Join(const std::vector<std::string>& words, const std::string& before_last) {
+  std::string text;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 < words.size() ? ", " : before_last;
+    text += words[i];
+  }
+  return text;
+}
+
+// The commands and options of `app`, and the options that it has from `parent`.
+std::string Taken(const CLI::App& app, const CLI::App& parent) {
+  std::vector<std::string> words;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) words.push_back(command->get_name());
+  for (const CLI::App* each : {&app, &parent}) {
+    for (const CLI::Option* option : each->get_options()) {
+      const std::string name = option->get_name();
+      if (std::find(words.begin(), words.end(), name) == words.end()) words.push_back(name);
+    }
+  }
+  return Join(words, " and ");
+}
+
+}  // namespace
+
+void Prepare(CLI::App& app, const std::string& name) {
+  app.name(name);
+  // An option given again replaces the first, as a script's users expect; CLI11 would refuse it.
+  app.option_defaults()->take_last();
+}
+
+std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const auto commands = app.get_subcommands();
+  const CLI::App& at = commands.empty() ? app : *commands.back();
+  const std::string name = &at == &app ? app.get_name() : app.get_name() + " " + at.get_name();
+  const std::string takes = "; " + name + " takes " + Taken(at, app);
+  // Before what CLI11 found: a wrong command is to it a missing one.
+  const auto unknown = app.remaining(/*recurse=*/true);
+  if (!unknown.empty()) return "unknown argument \"" + unknown.front() + "\"" + takes;
+  if (!app.get_subcommands(nullptr).empty() && commands.empty()) return "no command given" + takes;
+  std::string what = error.what();
+  if (error.get_name() == "ArgumentMismatch") {
+    what = what.substr(0, what.find(':')) + ": no value";  // "--for: 1 required SECONDS missing"
+  } else if (error.get_name() == "ConversionError") {
+    what = what.substr(what.find("--")) + ": a flag takes no value";  // "Could not convert: ..."
+  }
+  return what + "; see " + name + " --help";
+}
+
+std::string Expected(const std::string& what, const std::string& text) {
+  return "expected " + what + ", not \"" + text + "\"";
+}
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  return CLI::Validator(
+      [words = std::move(words)](const std::string& text) {
+        const bool known = std::find(words.begin(), words.end(), text) != words.end();
+        return known ? "" : Expected(Join(words, " or "), text);
+      },
+      "");
+}
+
+CLI::Validator Directory() {
+  return CLI::Validator(
+      [](const std::string& text) { return text.empty() ? Expected("a directory", text) : ""; },
+      "");
+}
+
+}  // namespace mrd::cli
