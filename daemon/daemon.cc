@@ -172,14 +172,15 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
-  auto sockets = ipc::SocketDir::Open(options.sockets);
-  if (!sockets.ok()) {
-    spdlog::error("{}", std::string(sockets.status().message()));
-    return 1;
-  }
   auto fabric = MakeFabric(options.fabric, verbs);
   if (!fabric.ok()) {
     spdlog::error("{}", std::string(fabric.status().message()));
+    return 1;
+  }
+  // After all else that may fail: a failed start leaves no directories.
+  auto sockets = ipc::SocketDir::Open(options.sockets);
+  if (!sockets.ok()) {
+    spdlog::error("{}", std::string(sockets.status().message()));
     return 1;
   }
   sd_event* loop = nullptr;

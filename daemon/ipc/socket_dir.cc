@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,9 +18,27 @@
 namespace mrd::ipc {
 namespace {
 
-absl::Status Failed(absl::string_view what, absl::string_view path) {
+std::string AdviceFor(int error, const std::string& path) {
+  switch (error) {
+    case ENOENT:
+      return absl::StrCat("make ", std::filesystem::path(path).parent_path().string(), " first");
+    case EACCES:
+    case EPERM:
+      return "run mrd as a user who may";
+    case ENOTDIR:
+    case ELOOP:
+      return "remove what is in the way";
+    default:
+      return "mend that";
+  }
+}
+
+absl::Status Failed(absl::string_view what, const std::string& path) {
   const int error = errno;
-  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path));
+  return absl::Status(
+      absl::ErrnoToStatusCode(error),
+      absl::StrCat("cannot ", what, " ", path, ": ", strerror(error), "; ", AdviceFor(error, path),
+                   ", or give another directory with --socket-dir"));
 }
 
 std::string WithoutSlash(std::string dir) {
@@ -49,10 +69,9 @@ bool IsOurs(const struct stat& dir) { return dir.st_uid == geteuid() || dir.st_u
 
 // Whoever can rename in it could put a socket of their own in the place of ours, or a symbolic link
 // in the place of one whose mode is being set. Its group is up to the administrator.
-absl::Status MakeClientsDir(const std::string& dir) {
+absl::Status MakeClientsDir(const std::string& dir, bool* made) {
   struct stat existing;
-  bool made;
-  if (auto status = MakeDir(dir, 0755, &existing, &made); !status.ok() || made) return status;
+  if (auto status = MakeDir(dir, 0755, &existing, made); !status.ok() || *made) return status;
   if (!IsOurs(existing)) {
     return NotSafe(dir, absl::StrCat("it belongs to uid ", existing.st_uid),
                    "give it to the daemon's user or to root, or give another with --socket-dir");
@@ -70,10 +89,9 @@ absl::Status MakeClientsDir(const std::string& dir) {
 
 // Who attaches there is an admin, and who sits there is believed by admins: nobody else has any
 // business in it. With --socket-dir /tmp/mrd any user could have made it first.
-absl::Status MakeAdminDir(const std::string& dir) {
+absl::Status MakeAdminDir(const std::string& dir, bool* made) {
   struct stat existing;
-  bool made;
-  if (auto status = MakeDir(dir, 0700, &existing, &made); !status.ok() || made) return status;
+  if (auto status = MakeDir(dir, 0700, &existing, made); !status.ok() || *made) return status;
   struct stat link;
   if (lstat(dir.c_str(), &link) < 0) return Failed("look at", dir);
   if (!IsOurs(existing) || !IsOurs(link)) {
@@ -92,7 +110,14 @@ absl::Status MakeAdminDir(const std::string& dir) {
 absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
   const std::string path = dir + "/lock";
   UniqueFd lock(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock) return Failed("open", path);
+  if (!lock) {
+    struct stat other;
+    if (errno != EACCES || stat(path.c_str(), &other) < 0) return Failed("open", path);
+    return NotSafe(
+        dir,
+        absl::StrCat("its lock belongs to uid ", other.st_uid, ", whose mrd may be serving it"),
+        "run mrd as that user, or give another directory with --socket-dir");
+  }
   if (flock(lock.get(), LOCK_EX | LOCK_NB) < 0) {
     if (errno != EWOULDBLOCK) return Failed("lock", path);
     char pid[32] = "";
@@ -141,19 +166,29 @@ std::string AdminDir(const std::string& dir) { return WithoutSlash(dir) + "-admi
 absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
   const std::string dir = WithoutSlash(options.dir);
   const std::string admin_dir = AdminDir(dir);
-  if (auto made = MakeClientsDir(dir); !made.ok()) return made;
-  if (auto made = MakeAdminDir(admin_dir); !made.ok()) return made;
   SocketDir sockets;
+  bool made_dir = false, made_admin_dir = false;
+  auto made = MakeClientsDir(dir, &made_dir);
+  if (made_dir) sockets.made_.push_back(dir);
+  if (!made.ok()) return made;
+  made = MakeAdminDir(admin_dir, &made_admin_dir);
+  if (made_admin_dir) sockets.made_.push_back(admin_dir);
+  if (!made.ok()) return made;
   auto lock = Lock(dir);
-  if (!lock.ok()) return lock.status();
+  if (!lock.ok()) {
+    // Of two that start at once the other was faster: it uses them.
+    if (absl::IsAlreadyExists(lock.status())) sockets.made_.clear();
+    return lock.status();
+  }
   sockets.lock_ = *std::move(lock);
+  if (made_dir) sockets.made_.push_back(dir + "/lock");
 
   const auto open = [](std::string path, int type, mode_t mode, std::optional<gid_t> group,
                        UniqueFd* socket, std::string* opened) {
+    *opened = path;  // To be removed also where it is bound and something fails then.
     auto listening = Listen(path, type, mode, group);
     if (!listening.ok()) return listening.status();
     *socket = *std::move(listening);
-    *opened = std::move(path);
     return absl::OkStatus();
   };
   // The gRPC socket last: a client that finds it finds the others too.
@@ -172,6 +207,7 @@ absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
       !opened.ok()) {
     return opened;
   }
+  sockets.made_.clear();
   return sockets;
 }
 
@@ -179,6 +215,8 @@ SocketDir::~SocketDir() {
   for (const std::string* path : {&rpc_path_, &attach_path_, &admin_attach_path_}) {
     if (!path->empty()) unlink(path->c_str());
   }
+  // With the lock held: who gets it then finds no directory, and refuses to start.
+  for (auto path = made_.rbegin(); path != made_.rend(); ++path) remove(path->c_str());
 }
 
 }  // namespace mrd::ipc

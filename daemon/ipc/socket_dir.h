@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/unique_fd.h"
@@ -27,7 +28,8 @@ class SocketDir {
  public:
   // Makes the directory (mode 0755) and that of admins (0700) where they are not there. Errors say
   // the path and what to do; that another daemon owns the directory, with its pid; that another
-  // user could replace the sockets in one of the directories.
+  // user could replace the sockets in one of the directories. On an error nothing that it made is
+  // left.
   static absl::StatusOr<SocketDir> Open(const SocketOptions& options);
   SocketDir(SocketDir&&) = default;
   ~SocketDir();
@@ -41,6 +43,7 @@ class SocketDir {
   SocketDir() = default;
 
   UniqueFd lock_;
+  std::vector<std::string> made_;  // By an Open() that has not succeeded, the oldest first.
   std::string rpc_path_;
   std::string attach_path_;
   std::string admin_attach_path_;

@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 
 namespace mrd::ipc {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 class SocketDirTest : public testing::Test {
@@ -89,6 +91,56 @@ TEST_F(SocketDirTest, RefusesADirectoryWhoseSocketsOthersCouldReplace) {
   ASSERT_EQ(chmod(dir_.c_str(), 0755), 0);
   ASSERT_EQ(chown(dir_.c_str(), 65533, -1), 0);
   EXPECT_EQ(Open().code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(SocketDirTest, SaysWhatToDoWhereItCannotMakeADirectory) {
+  const auto refused = [](const std::string& dir) {
+    const absl::Status status = SocketDir::Open({.dir = dir, .group = {}}).status();
+    return std::string(status.message());
+  };
+  EXPECT_THAT(refused(base_ + "/missing/mrd"),
+              AllOf(HasSubstr("make " + base_ + "/missing first"), HasSubstr("--socket-dir")));
+  std::ofstream(base_ + "/file") << "in the way";
+  EXPECT_THAT(refused(base_ + "/file"), HasSubstr("remove what is in the way"));
+  EXPECT_THAT(refused("/proc/mrd"), HasSubstr("--socket-dir"));
+}
+
+TEST_F(SocketDirTest, SaysWhoseLockIsInTheWay) {
+  NeedRoot();
+  Make(dir_, 0755, geteuid());
+  Make(AdminDir(dir_), 0700, geteuid());
+  std::ofstream(dir_ + "/lock") << "1\n";
+  ASSERT_EQ(chmod((dir_ + "/lock").c_str(), 0600), 0);
+  ASSERT_EQ(chmod(base_.c_str(), 0755), 0);
+  // Another user's daemon; root's rights would open any file.
+  EXPECT_EXIT(
+      {
+        if (setuid(65533) != 0) _exit(1);
+        const std::string message(Open().message());
+        _exit(message.find("its lock belongs to uid 0") != std::string::npos ? 0 : 2);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SocketDirTest, LeavesNothingOfAFailedStart) {
+  const auto left = [&] {
+    return std::distance(std::filesystem::recursive_directory_iterator(base_), {});
+  };
+  std::ofstream(AdminDir(dir_)) << "in the way";
+  EXPECT_FALSE(Open().ok());
+  EXPECT_EQ(left(), 1);
+  std::filesystem::remove(AdminDir(dir_));
+  // With the lock held, since the path of a socket in it is too long.
+  const std::string long_name = base_ + "/" + std::string(96 - base_.size(), 'd');
+  EXPECT_FALSE(SocketDir::Open({.dir = long_name, .group = {}}).ok());
+  EXPECT_EQ(left(), 0);
+}
+
+TEST_F(SocketDirTest, LeavesWhatWasThereBeforeAFailedStart) {
+  Make(dir_, 0755, geteuid());
+  std::ofstream(AdminDir(dir_)) << "in the way";
+  EXPECT_FALSE(Open().ok());
+  EXPECT_TRUE(std::filesystem::is_directory(dir_));
 }
 
 }  // namespace
