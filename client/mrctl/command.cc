@@ -1,7 +1,10 @@
 #include "client/mrctl/command.h"
 
+#include <errno.h>
 #include <google/protobuf/util/json_util.h>
+#include <string.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -39,6 +42,42 @@ std::string Json(const google::protobuf::Message& message, bool whole) {
   return json;
 }
 
+std::string OneLine(const absl::Status& status) {
+  std::string line(status.message());
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+// A JSON string.
+std::string Quoted(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) {
+      quoted += c;
+    } else {
+      char escaped[8];
+      snprintf(escaped, sizeof(escaped), "\\u%04x", c);
+      quoted += escaped;
+    }
+  }
+  return quoted + '"';
+}
+
+std::string QuotedOrNull(const std::string& text) { return text.empty() ? "null" : Quoted(text); }
+
+// Every field is there; what is not known is null.
+std::string ErrorJson(const absl::Status& status, const mrd::v1::ErrorDetail& detail,
+                      const std::string& reason) {
+  const bool limited = !detail.limit_name().empty();
+  return "{\"code\": \"" + absl::StatusCodeToString(status.code()) +
+         "\", \"reason\": " + QuotedOrNull(reason) + ", \"message\": " + Quoted(OneLine(status)) +
+         ", \"errno\": " + QuotedOrNull(detail.errno_name()) +
+         ", \"limit_name\": " + QuotedOrNull(detail.limit_name()) +
+         ", \"limit\": " + (limited ? std::to_string(detail.limit()) : "null") +
+         ", \"used\": " + (limited ? std::to_string(detail.used()) : "null") + "}";
+}
+
 }  // namespace
 
 absl::StatusOr<mrd::Client> Attach(const GlobalOptions& options, mrd::AttachOptions attach) {
@@ -48,25 +87,40 @@ absl::StatusOr<mrd::Client> Attach(const GlobalOptions& options, mrd::AttachOpti
   return mrd::Client::Attach(std::move(attach));
 }
 
-int Fail(const absl::Status& status) {
-  std::string line(status.message());
-  for (char& c : line) {
-    if (c == '\n') c = ' ';
+int Fail(const GlobalOptions& options, const absl::Status& status) {
+  const mrd::v1::ErrorDetail detail = mrd::DetailOf(status).value_or(mrd::v1::ErrorDetail());
+  const std::string reason =
+      detail.reason() == mrd::v1::REASON_UNSPECIFIED ? "" : mrd::v1::Reason_Name(detail.reason());
+  if (options.json) {
+    fprintf(stderr, "%s\n", ErrorJson(status, detail, reason).c_str());
+  } else {
+    fprintf(stderr, "mrctl: %s%s\n", OneLine(status).c_str(),
+            reason.empty() ? "" : (" [" + reason + "]").c_str());
   }
-  const mrd::v1::Reason reason = mrd::ReasonOf(status);
-  const std::string name =
-      reason == mrd::v1::REASON_UNSPECIFIED ? "" : " [" + mrd::v1::Reason_Name(reason) + "]";
-  fprintf(stderr, "mrctl: %s%s\n", line.c_str(), name.c_str());
   return ExitCodeOf(status);
+}
+
+void Note(const GlobalOptions& options, const std::string& text) {
+  const std::string line = options.json ? "{\"note\": " + Quoted(text) + "}" : "mrctl: " + text;
+  fprintf(stderr, "%s\n", line.c_str());
 }
 
 std::string ToJson(const google::protobuf::Message& message) { return Json(message, false); }
 
-void PrintJson(const google::protobuf::Message& message) { Print(Json(message, true)); }
+int Print(const GlobalOptions& options, const std::string& text) {
+  if (fputs(text.c_str(), stdout) >= 0 && fflush(stdout) == 0) return kOk;
+  const int error = errno;
+  mrd::v1::ErrorDetail detail;
+  detail.set_errno_value(error);
+  detail.set_errno_name(mrd::ErrnoName(error));
+  return Fail(options,
+              mrd::WithDetail(absl::DataLossError(std::string("cannot write to standard output: ") +
+                                                  strerror(error)),
+                              detail));
+}
 
-void Print(const std::string& text) {
-  fputs(text.c_str(), stdout);
-  fflush(stdout);
+int PrintJson(const GlobalOptions& options, const google::protobuf::Message& message) {
+  return Print(options, Json(message, true));
 }
 
 }  // namespace mrctl

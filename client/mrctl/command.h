@@ -14,7 +14,7 @@
 namespace mrctl {
 
 // Exit codes; main.cc documents them in --help.
-enum ExitCode {
+enum ExitCode : int {
   kOk = 0,
   kRefused = 1,
   kUsage = 2,
@@ -29,16 +29,21 @@ struct GlobalOptions {
 
 absl::StatusOr<mrd::Client> Attach(const GlobalOptions& options, mrd::AttachOptions attach = {});
 
-// Prints the error as one line on stderr and returns the exit code for it.
-int Fail(const absl::Status& status);
+// Prints the error as one line on stderr, with --json as one JSON object (README), and returns the
+// exit code for it.
+int Fail(const GlobalOptions& options, const absl::Status& status);
+
+// Prints what else there is to know as one line on stderr, with --json as {"note": "..."}.
+void Note(const GlobalOptions& options, const std::string& text);
 
 // Proto names; on one line, without the fields that are zero.
 std::string ToJson(const google::protobuf::Message& message);
-// One JSON document on stdout: proto names, all fields.
-void PrintJson(const google::protobuf::Message& message);
 
-// Writes to stdout at once, so that a script that reads a pipe gets it. main() sees errors.
-void Print(const std::string& text);
+// Writes to stdout at once, so that a script that reads a pipe gets it. Returns the exit code: a
+// full disk must not look like success to who reads the file.
+int Print(const GlobalOptions& options, const std::string& text);
+// One JSON document: proto names, all fields.
+int PrintJson(const GlobalOptions& options, const google::protobuf::Message& message);
 
 // The commands, each in a file of its own. They return the exit code.
 int RunDevices(const GlobalOptions& options);

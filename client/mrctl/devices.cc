@@ -55,14 +55,14 @@ std::string NotesOf(const Device& device) {
   return Join(notes, ExtrasOf(device));
 }
 
-void PrintTable(const std::vector<Device>& devices) {
+std::string TextOf(const std::vector<Device>& devices) {
   Table table({"DEVICE", "TRANSPORT", "STATE", ">REGIONS", ">LARGEST", "ADDRESSES"});
   std::string notes;
   bool soft = false;
   for (const Device& device : devices) {
     soft |= device.transport() == Device::SOFT;
     const std::string first = device.addresses().empty() ? "-" : device.addresses(0);
-    table.Add({device.name(), TransportOf(device), StateOf(device),
+    table.Add({device.name(), TransportOf(device), StateOf(device), 
                std::to_string(device.regions()) + "/" + std::to_string(device.max_regions()),
                FormatSize(device.max_region_bytes()), first});
     for (int i = 1; i < device.addresses_size(); ++i) {
@@ -71,27 +71,25 @@ void PrintTable(const std::vector<Device>& devices) {
     const std::string note = NotesOf(device);
     if (!note.empty()) notes += device.name() + ": " + note + "\n";
   }
-  Print(table.empty() ? "no devices\n" : table.Text() + (notes.empty() ? "" : "\n" + notes));
+  if (table.empty()) return "no devices\n";
+  std::string text = table.Text() + (notes.empty() ? "" : "\n" + notes);
   if (soft) {
-    Print("\nsoft devices lie in the daemon's memory, without hardware: to develop against.\n");
+    text += "\nsoft devices lie in the daemon's memory, without hardware: to develop against.\n";
   }
+  return text;
 }
 
 }  // namespace
 
 int RunDevices(const GlobalOptions& options) {
   auto client = Attach(options);
-  if (!client.ok()) return Fail(client.status());
+  if (!client.ok()) return Fail(options, client.status());
   auto devices = client->ListDevices();
-  if (!devices.ok()) return Fail(devices.status());
-  if (!options.json) {
-    PrintTable(*devices);
-    return kOk;
-  }
+  if (!devices.ok()) return Fail(options, devices.status());
+  if (!options.json) return Print(options, TextOf(*devices));
   mrd::v1::ListDevicesResponse response;
   response.mutable_devices()->Add(devices->begin(), devices->end());
-  PrintJson(response);
-  return kOk;
+  return PrintJson(options, response);
 }
 
 }  // namespace mrctl

@@ -10,19 +10,15 @@ namespace mrctl {
 
 int RunLeases(const GlobalOptions& options, uint64_t session_id) {
   auto client = Attach(options);
-  if (!client.ok()) return Fail(client.status());
+  if (!client.ok()) return Fail(options, client.status());
   auto leases = client->ListAllLeases(session_id);
-  if (!leases.ok()) return Fail(leases.status());
+  if (!leases.ok()) return Fail(options, leases.status());
   if (options.json) {
     mrd::v1::ListAllLeasesResponse response;
     response.mutable_leases()->Add(leases->begin(), leases->end());
-    PrintJson(response);
-    return kOk;
+    return PrintJson(options, response);
   }
-  if (leases->empty()) {
-    Print("no leases\n");
-    return kOk;
-  }
+  if (leases->empty()) return Print(options, "no leases\n");
   Table table({">LEASE", ">SESSION", "DEVICE", "ADDRESS", ">LENGTH", "RKEY"});
   for (const auto& held : *leases) {
     const auto& lease = held.lease();
@@ -31,8 +27,7 @@ int RunLeases(const GlobalOptions& options, uint64_t session_id) {
                  FormatAddress(lease.addr()), FormatSize(lease.length()), FormatKey(key.rkey())});
     }
   }
-  Print(table.Text());
-  return kOk;
+  return Print(options, table.Text());
 }
 
 }  // namespace mrctl

@@ -2,10 +2,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
+#include <sstream>
 #include <string>
 
+#include "cli/usage.h"
 #include "client/mrctl/command.h"
 #include "client/mrctl/register.h"
 #include "client/mrctl/units.h"
@@ -16,19 +16,28 @@ namespace {
 constexpr char kFooter[] =
     "The daemon's sockets are looked for in --socket-dir, else $MRD_SOCKET_DIR, else /run/mrd.\n"
     "\n"
-    "Exit codes: 0 done; 1 refused, by the daemon or the kernel; 2 wrong usage;\n"
-    "3 the daemon cannot be reached, or went away.";
+    "Exit status: 0 done; 1 refused, by the daemon or the kernel, or the output\n"
+    "could not be written; 2 wrong usage; 3 the daemon cannot be reached (it does\n"
+    "not run, or its socket is not for this user), or went away.";
 
 absl::StatusOr<mrd::Pages> ParsePages(std::string_view text) {
   if (text == "4k" || text == "4K") return mrd::Pages::kBase4K;
   if (text == "thp") return mrd::Pages::kTransparentHuge;
   if (text == "2m" || text == "2M") return mrd::Pages::kHuge2M;
-  return absl::InvalidArgumentError("pages \"" + std::string(text) + "\": expected 4k, thp or 2m");
+  return absl::InvalidArgumentError(mrd::cli::Expected("4k, thp or 2m", std::string(text)));
+}
+
+absl::StatusOr<uint64_t> ParseCount(std::string_view text) {
+  return mrctl::ParseNumber(text, 1, 1'000'000);
+}
+
+absl::StatusOr<uint64_t> ParseSessionId(std::string_view text) {
+  return mrctl::ParseNumber(text, 1, UINT64_MAX);
 }
 
 // A CLI11 check by one of the parsers, which keeps what it parsed.
-template <typename Value>
-CLI::Validator Parsed(absl::StatusOr<Value> (*parse)(std::string_view), Value* value) {
+template <typename Value, typename Kept>
+CLI::Validator Parsed(absl::StatusOr<Value> (*parse)(std::string_view), Kept* value) {
   return CLI::Validator(
       [parse, value](const std::string& text) {
         auto parsed = parse(text);
@@ -43,13 +52,12 @@ CLI::Validator Parsed(absl::StatusOr<Value> (*parse)(std::string_view), Value* v
 struct CommandLine {
   mrctl::GlobalOptions global;
   mrctl::RegisterCommand reg;
-  mrctl::HostPort listen;
-  std::string size_text, access_text, pages_text, listen_text;
-  double seconds = 0;
   uint64_t session_id = 0;
+  // CLI11's own conversions have texts for programmers: all values come as they were written.
+  std::string size_text, access_text, pages_text, count_text, listen_text, for_text, session_text;
 };
 
-CLI::App* AddRegister(CLI::App& app, CommandLine& line) {
+void AddRegister(CLI::App& app, CommandLine& line) {
   CLI::App* command =
       app.add_subcommand("register", "Register memory, print its keys, hold it until Ctrl-C");
   line.reg.access.set_preset(mrd::v1::Access::REG_WRITE);
@@ -71,6 +79,7 @@ CLI::App* AddRegister(CLI::App& app, CommandLine& line) {
           ->add_option("--device", line.reg.devices,
                        "Where; may be given again.\nDefault: the first active device")
           ->type_name("NAME")
+          ->take_all()
           ->allow_extra_args(false);
   command->add_flag("--all-devices", line.reg.all_devices, "On every device")->excludes(device);
   command
@@ -78,9 +87,9 @@ CLI::App* AddRegister(CLI::App& app, CommandLine& line) {
                    "4k, thp (transparent huge pages) or 2m.\nDefault: 4k")
       ->type_name("PAGES")
       ->check(Parsed(ParsePages, &line.reg.pages));
-  command->add_option("--count", line.reg.count, "How many buffers, in one call. Default: 1")
+  command->add_option("--count", line.count_text, "How many buffers, in one call. Default: 1")
       ->type_name("N")
-      ->check(CLI::Range(1U, 1'000'000U).description(""));
+      ->check(Parsed(ParseCount, &line.reg.count));
   command
       ->add_option("--listen", line.listen_text,
                    "Accept peers at this address of a device, and\n"
@@ -88,24 +97,26 @@ CLI::App* AddRegister(CLI::App& app, CommandLine& line) {
                    "of up to 12 regions: 64, 32 and 32 bits,\n"
                    "big-endian. Port 0: the daemon chooses")
       ->type_name("ADDR:PORT")
-      ->check(Parsed(mrctl::ParseHostPort, &line.listen));
-  command->add_option("--for", line.seconds, "Hold for so long, then deregister and end")
+      ->check(Parsed(mrctl::ParseHostPort, &line.reg.listen));
+  command->add_option("--for", line.for_text, "Hold for so long, then deregister and end")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.0, 1e9).description(""));
-  return command;
+      ->check(Parsed(mrctl::ParseSeconds, &line.reg.seconds));
 }
 
 int Run(int argc, char** argv) {
   CommandLine line;
   CLI::App app("mrctl " + std::string(mrd::kVersion) +
                ": looks at mrd, the memory-region daemon, and tries it out.");
-  app.name("mrctl");
+  mrd::cli::Prepare(app, "mrctl");
   app.footer(kFooter);
   app.require_subcommand(1);
   app.fallthrough();  // Global options may stand after the command.
   app.add_option("--socket-dir", line.global.socket_dir, "The directory of the daemon's sockets")
-      ->type_name("DIR");
-  app.add_flag("--json", line.global.json, "One JSON document on stdout, fields as in the API");
+      ->type_name("DIR")
+      ->check(mrd::cli::Directory());
+  app.add_flag("--json", line.global.json,
+               "One JSON document on stdout, fields as in the API;\n"
+               "errors and notes on stderr: one JSON object a line");
   app.add_flag("--admin", line.global.admin,
                "Attach as an operator, over DIR-admin.\n"
                "Implied by sessions and leases");
@@ -115,19 +126,23 @@ int Run(int argc, char** argv) {
       app.add_subcommand("status", "Show the daemon and your limits; --admin: all it holds");
   CLI::App* sessions = app.add_subcommand("sessions", "List attached processes (admin)");
   CLI::App* leases = app.add_subcommand("leases", "List the regions of all sessions (admin)");
-  leases->add_option("--session", line.session_id, "Only of this one")->type_name("ID");
-  CLI::App* reg = AddRegister(app, line);
+  leases->add_option("--session", line.session_text, "Only of this one")
+      ->type_name("ID")
+      ->check(Parsed(ParseSessionId, &line.session_id));
+  AddRegister(app, line);
   CLI::App* version = app.add_subcommand("version", "Print the version");
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::Success& help_or_version) {
+    std::ostringstream text;
+    app.exit(help_or_version, text);
+    return mrctl::Print(line.global, text.str());
   } catch (const CLI::ParseError& error) {
-    // 0 for --help and --version.
-    return app.exit(error) == 0 ? mrctl::kOk : mrctl::kUsage;
+    line.global.json = app.count("--json") > 0;
+    return mrctl::Fail(line.global, absl::InvalidArgumentError(mrd::cli::UsageError(app, error)));
   }
   if (sessions->parsed() || leases->parsed()) line.global.admin = true;
-  if (reg->count("--listen") > 0) line.reg.listen = line.listen;
-  if (reg->count("--for") > 0) line.reg.seconds = line.seconds;
   if (devices->parsed()) return mrctl::RunDevices(line.global);
   if (status->parsed()) return mrctl::RunStatus(line.global);
   if (sessions->parsed()) return mrctl::RunSessions(line.global);
@@ -145,9 +160,5 @@ int main(int argc, char** argv) {
     fd = open("/dev/null", O_RDONLY);
   } while (fd >= 0 && fd <= STDERR_FILENO);
   if (fd >= 0) close(fd);
-  const int code = Run(argc, argv);
-  // A full disk must not look like success to the script that reads the file.
-  if (fflush(stdout) == 0 && ferror(stdout) == 0) return code;
-  fprintf(stderr, "mrctl: cannot write to standard output\n");
-  return code == mrctl::kOk ? mrctl::kRefused : code;
+  return Run(argc, argv);
 }

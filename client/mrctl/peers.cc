@@ -1,24 +1,18 @@
 #include "client/mrctl/peers.h"
 
 #include <chrono>
-#include <cstdio>
 #include <optional>
 #include <utility>
 
-#include "client/mrctl/command.h"
 #include "client/mrctl/units.h"
 #include "mrd/v1/status.h"
 
 namespace mrctl {
-namespace {
 
-// On stderr: stdout is for what was asked for.
-void Say(const mrd::v1::Endpoint& endpoint, const char* what) {
-  fprintf(stderr, "mrctl: peer %s %s\n",
-          FormatHostPort(endpoint.peer_address(), endpoint.peer_port()).c_str(), what);
+void Peers::Say(const mrd::v1::Endpoint& endpoint, const std::string& what) const {
+  Note(options_,
+       "peer " + FormatHostPort(endpoint.peer_address(), endpoint.peer_port()) + " " + what);
 }
-
-}  // namespace
 
 void Peers::Start(const mrd::Listener* listener, std::string private_data) {
   listener_ = listener;
@@ -85,7 +79,7 @@ void Peers::AcceptLoop(const mrd::Listener* listener, const std::string& private
     if (reason == mrd::v1::WAIT_ENDED) continue;
     if (reason == mrd::v1::SESSION_UNKNOWN || reason == mrd::v1::DRAINING)
       return;  // The command tells of the daemon's end.
-    Fail(endpoint.status());
+    Fail(options_, endpoint.status());
     // One peer that failed to connect is not the listener's end.
     if (reason != mrd::v1::CONNECTION_FAILED && reason != mrd::v1::DEVICE_ERROR) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));

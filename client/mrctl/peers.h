@@ -10,12 +10,14 @@
 #include <thread>
 
 #include "client/client.h"
+#include "client/mrctl/command.h"
 
 namespace mrctl {
 
 class Peers final {
  public:
-  Peers() = default;
+  // `options` must outlive this.
+  explicit Peers(const GlobalOptions& options) : options_(options) {}
   ~Peers() { Stop(); }
   Peers(const Peers&) = delete;
   Peers& operator=(const Peers&) = delete;
@@ -31,7 +33,9 @@ class Peers final {
 
  private:
   void AcceptLoop(const mrd::Listener* listener, const std::string& private_data);
+  void Say(const mrd::v1::Endpoint& endpoint, const std::string& what) const;
 
+  const GlobalOptions& options_;
   const mrd::Listener* listener_ = nullptr;
   std::thread thread_;
   std::mutex mutex_;

@@ -1,7 +1,6 @@
 #include "client/mrctl/register.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <mutex>
 #include <utility>
 
@@ -127,11 +126,11 @@ class Lost final {
 int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   Stop stop;
   Lost lost;
-  Peers peers;
+  Peers peers(options);
   mrd::AttachOptions attach;
   attach.name = "mrctl register";
   attach.on_event = [&](const mrd::v1::AttachEvent& event) {
-    if (!event.message().empty()) fprintf(stderr, "mrctl: %s\n", event.message().c_str());
+    if (!event.message().empty()) Note(options, event.message());
     peers.OnEvent(event);
   };
   attach.on_lost = [&](const absl::Status& status) {
@@ -139,34 +138,35 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
     stop.Now();
   };
   auto client = Attach(options, std::move(attach));
-  if (!client.ok()) return Fail(client.status());
+  if (!client.ok()) return Fail(options, client.status());
   auto held = MakeRegions(*client, command);
-  if (!held.ok()) return Fail(held.status());
+  if (!held.ok()) return Fail(options, held.status());
 
   std::optional<mrd::Listener> listener;
   if (command.listen) {
     auto listening =
         client->Listen({.address = command.listen->host, .port = command.listen->port});
-    if (!listening.ok()) return Fail(listening.status());
+    if (!listening.ok()) return Fail(options, listening.status());
     listener = std::move(*listening);
     auto announcement = Announcement(held->regions, listener->info());
-    if (!announcement.ok()) return Fail(announcement.status());
+    if (!announcement.ok()) return Fail(options, announcement.status());
     peers.Start(&*listener, *announcement);
   }
   const mrd::v1::Endpoint* endpoint = listener ? &listener->info() : nullptr;
-  Print(options.json ? Json(held->regions, endpoint) : Text(held->regions, endpoint));
-
-  stop.Wait(command.seconds);
+  const int printed =
+      Print(options, options.json ? Json(held->regions, endpoint) : Text(held->regions, endpoint));
+  // Where nobody got the keys there is nobody to hold them for.
+  if (printed == kOk) stop.Wait(command.seconds);
 
   peers.Stop();
-  if (absl::Status status = lost.Get(); !status.ok()) return Fail(status);
+  if (absl::Status status = lost.Get(); !status.ok()) return Fail(options, status);
   absl::Status status = client->Deregister(held->regions);
-  if (!status.ok()) return Fail(status);
-  fprintf(stderr, "mrctl: %zu region%s deregistered\n", held->regions.size(),
-          held->regions.size() == 1 ? "" : "s");
+  if (!status.ok()) return Fail(options, status);
+  Note(options, std::to_string(held->regions.size()) +
+                    (held->regions.size() == 1 ? " region" : " regions") + " deregistered");
   // Before what its callbacks use goes away.
   client->Detach();
-  return kOk;
+  return printed;
 }
 
 }  // namespace mrctl

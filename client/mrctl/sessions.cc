@@ -10,14 +10,13 @@ namespace mrctl {
 
 int RunSessions(const GlobalOptions& options) {
   auto client = Attach(options);
-  if (!client.ok()) return Fail(client.status());
+  if (!client.ok()) return Fail(options, client.status());
   auto sessions = client->ListSessions();
-  if (!sessions.ok()) return Fail(sessions.status());
+  if (!sessions.ok()) return Fail(options, sessions.status());
   if (options.json) {
     mrd::v1::ListSessionsResponse response;
     response.mutable_sessions()->Add(sessions->begin(), sessions->end());
-    PrintJson(response);
-    return kOk;
+    return PrintJson(options, response);
   }
   Table table(
       {">SESSION", ">PID", ">UID", "COMMAND", ">REGIONS", ">PINNED", ">ENDP", ">AGE", "NAME"});
@@ -34,8 +33,7 @@ int RunSessions(const GlobalOptions& options) {
                FormatSize(session.pinned_bytes()), std::to_string(session.endpoints()),
                FormatAge(time(nullptr) - session.attached_time().seconds()), name});
   }
-  Print(table.Text());
-  return kOk;
+  return Print(options, table.Text());
 }
 
 }  // namespace mrctl

@@ -16,7 +16,7 @@ std::string QuotaValue(const std::string& name, uint64_t value) {
   return name.find("bytes") == std::string::npos ? std::to_string(value) : FormatSize(value);
 }
 
-void PrintText(const GetStatusResponse& status) {
+std::string TextOf(const GetStatusResponse& status) {
   const auto& session = status.session();
   std::string text = "mrd " + status.daemon_version() + ", fabric " + status.fabric();
   if (status.fabric() == "soft") text += " (in memory, no hardware: to develop against)";
@@ -40,22 +40,17 @@ void PrintText(const GetStatusResponse& status) {
                QuotaValue(quota.name(), quota.limit()), full ? "nearly full" : ""});
   }
   if (!table.empty()) text += "\n" + table.Text();
-  Print(text);
+  return text;
 }
 
 }  // namespace
 
 int RunStatus(const GlobalOptions& options) {
   auto client = Attach(options);
-  if (!client.ok()) return Fail(client.status());
+  if (!client.ok()) return Fail(options, client.status());
   auto status = client->GetStatus();
-  if (!status.ok()) return Fail(status.status());
-  if (options.json) {
-    PrintJson(*status);
-  } else {
-    PrintText(*status);
-  }
-  return kOk;
+  if (!status.ok()) return Fail(options, status.status());
+  return options.json ? PrintJson(options, *status) : Print(options, TextOf(*status));
 }
 
 }  // namespace mrctl

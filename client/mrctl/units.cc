@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 
 namespace mrctl {
 namespace {
@@ -17,9 +18,10 @@ constexpr struct {
   int shift;
 } kUnits[] = {{'E', 60}, {'P', 50}, {'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}};
 
-absl::Status Invalid(std::string_view what, std::string_view text, std::string_view expected) {
-  return absl::InvalidArgumentError(std::string(what) + " \"" + std::string(text) +
-                                    "\": expected " + std::string(expected));
+// The command line names the option before it.
+absl::Status Invalid(std::string_view text, std::string_view expected) {
+  return absl::InvalidArgumentError("expected " + std::string(expected) + ", not \"" +
+                                    std::string(text) + "\"");
 }
 
 absl::Status AddAccess(std::string_view word, Access* access) {
@@ -42,7 +44,7 @@ absl::Status AddAccess(std::string_view word, Access* access) {
     access->add_flags(flag);
     return absl::OkStatus();
   }
-  return Invalid("access", word,
+  return Invalid(word,
                  "msgs, read, write, or flags: local_write, remote_read, remote_write, "
                  "remote_atomic, relaxed_ordering, on_demand, hugetlb");
 }
@@ -50,7 +52,7 @@ absl::Status AddAccess(std::string_view word, Access* access) {
 }  // namespace
 
 absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
-  const absl::Status invalid = Invalid("size", text, "bytes, or a number with K, M, G or T");
+  const absl::Status invalid = Invalid(text, "a size: bytes, or a number with K, M, G or T");
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || value == 0) return invalid;
@@ -61,10 +63,28 @@ absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
     if (unit[0] != letter) continue;
     const std::string rest = unit.substr(1);
     if (rest != "" && rest != "B" && rest != "IB") return invalid;
-    if (value > UINT64_MAX >> shift) return Invalid("size", text, "at most 16 EiB");
+    if (value > UINT64_MAX >> shift) return Invalid(text, "a size of at most 16 EiB");
     return value << shift;
   }
   return invalid;
+}
+
+absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t least, uint64_t most) {
+  uint64_t value = 0;
+  if (absl::SimpleAtoi({text.data(), text.size()}, &value) && value >= least && value <= most) {
+    return value;
+  }
+  return Invalid(text,
+                 "a whole number from " + std::to_string(least) + " to " + std::to_string(most));
+}
+
+absl::StatusOr<double> ParseSeconds(std::string_view text) {
+  double value = 0;
+  // Not-a-number is in no range.
+  if (absl::SimpleAtod({text.data(), text.size()}, &value) && value >= 0 && value <= 1e9) {
+    return value;
+  }
+  return Invalid(text, "seconds, from 0 to 1000000000, such as 10 or 0.5");
 }
 
 std::string FormatSize(uint64_t bytes) {
@@ -85,7 +105,7 @@ std::string FormatSize(uint64_t bytes) {
 
 absl::StatusOr<HostPort> ParseHostPort(std::string_view text) {
   const absl::Status invalid =
-      Invalid("address", text, "ADDRESS:PORT, an IPv6 address in brackets: [ADDRESS]:PORT");
+      Invalid(text, "ADDRESS:PORT, an IPv6 address in brackets: [ADDRESS]:PORT");
   HostPort result;
   std::string_view port;
   if (!text.empty() && text[0] == '[') {

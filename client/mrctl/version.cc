@@ -10,10 +10,10 @@ namespace mrctl {
 int RunVersion(const GlobalOptions& options) {
   const std::string version = mrd::kVersion;
   const std::string protocol = std::to_string(mrd::kProtocolVersion);
-  Print(options.json
-            ? "{\n \"version\": \"" + version + "\",\n \"protocol_version\": " + protocol + "\n}\n"
-            : "mrctl " + version + " (attach protocol " + protocol + ")\n");
-  return kOk;
+  return Print(options, options.json
+                            ? "{\n \"version\": \"" + version +
+                                  "\",\n \"protocol_version\": " + protocol + "\n}\n"
+                            : "mrctl " + version + " (attach protocol " + protocol + ")\n");
 }
 
 }  // namespace mrctl

@@ -27,6 +27,22 @@ TEST(ParseSize, RefusesTheRest) {
   }
 }
 
+TEST(ParseNumber, KeepsToItsBounds) {
+  EXPECT_EQ(*ParseNumber("1", 1, 10), 1u);
+  EXPECT_EQ(*ParseNumber("10", 1, 10), 10u);
+  for (const char* text : {"", "0", "11", "-1", "1.5", "0x1", "two", "18446744073709551616"}) {
+    EXPECT_FALSE(ParseNumber(text, 1, 10).ok()) << text;
+  }
+}
+
+TEST(ParseSeconds, TakesPartsOfThem) {
+  EXPECT_EQ(*ParseSeconds("0"), 0);
+  EXPECT_EQ(*ParseSeconds("0.5"), 0.5);
+  for (const char* text : {"", "-1", "abc", "1s", "nan", "inf", "1e10"}) {
+    EXPECT_FALSE(ParseSeconds(text).ok()) << text;
+  }
+}
+
 TEST(FormatSize, IsShortAndExactWhereItCanBe) {
   EXPECT_EQ(FormatSize(0), "0 B");
   EXPECT_EQ(FormatSize(1023), "1023 B");

@@ -29,8 +29,14 @@ class MrctlTest : public EachFabricTest {
     remove(err_path().c_str());
     return Process({.argv = args, .stderr_path = err_path()});
   }
-  Outcome Mrctl(const std::vector<std::string>& args) {
-    Process process = StartMrctl(args);
+  Outcome Mrctl(const std::vector<std::string>& args) { return OutcomeOf(StartMrctl(args)); }
+  // Without --socket-dir.
+  Outcome MrctlAlone(std::vector<std::string> args) {
+    args.insert(args.begin(), kMrctl);
+    remove(err_path().c_str());
+    return OutcomeOf(Process({.argv = args, .stderr_path = err_path()}));
+  }
+  Outcome OutcomeOf(Process process) {
     Outcome run;
     run.out = process.ReadAll();
     run.status = process.ExitStatus();
@@ -155,23 +161,88 @@ TEST_P(MrctlTest, ARefusalIsStatusOneAndOneLineThatTellsWhatToDo) {
   EXPECT_THAT(device.err, HasSubstr("mrctl devices"));
 }
 
-TEST_P(MrctlTest, WrongUsageIsStatusTwo) {
+TEST_P(MrctlTest, ARefusalInJsonIsOneObject) {
+  StartThis({.set = "pinned_bytes=65536"});
+  const Outcome quota = Mrctl({"register", "--size=128K", "--for=0", "--json"});
+  EXPECT_EQ(quota.status, 1);
+  EXPECT_EQ(quota.out, "");
+  const auto refusal = Parse(quota.err);
+  EXPECT_EQ(Field(refusal, "code").string_value(), "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(Field(refusal, "reason").string_value(), "QUOTA_BYTES");
+  EXPECT_THAT(Field(refusal, "message").string_value(), HasSubstr("ask the operator"));
+  EXPECT_TRUE(Field(refusal, "errno").has_null_value());
+  EXPECT_THAT(Field(refusal, "limit_name").string_value(), HasSubstr("pinned bytes"));
+  EXPECT_EQ(Field(refusal, "limit").number_value(), 65536);
+  EXPECT_EQ(Field(refusal, "used").number_value(), 0);
+  // What is not a refusal has the same fields; so has what is wrong with the command line.
+  const Outcome nowhere = MrctlAlone({"devices", "--json", "--socket-dir=/tmp/no\n\"such\\dir"});
+  EXPECT_EQ(nowhere.status, 3);
+  EXPECT_EQ(Field(Parse(nowhere.err), "errno").string_value(), "ENOENT");
+  EXPECT_TRUE(Field(Parse(nowhere.err), "reason").has_null_value());
+  const Outcome usage = Mrctl({"register", "--size=4K", "--for=abc", "--json"});
+  EXPECT_EQ(usage.status, 2);
+  EXPECT_THAT(Field(Parse(usage.err), "message").string_value(), HasSubstr("--for"));
+  EXPECT_THAT(Field(Parse(Mrctl({"register", "--size=4K", "--for=0", "--json"}).err), "note")
+                  .string_value(),
+              HasSubstr("1 region deregistered"));
+}
+
+TEST_P(MrctlTest, MoreBuffersThanASessionMayHoldAreARefusal) {
+  StartThis({.set = "buffers=2"});
+  const Outcome run = Mrctl({"register", "--size=4K", "--count=300", "--for=0"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("no more than 2"));
+  EXPECT_THAT(run.err, HasSubstr("[QUOTA_BUFFERS]"));
+  EXPECT_EQ(Mrctl({"register", "--size=4K", "--count=2", "--for=0"}).status, 0);
+}
+
+TEST_P(MrctlTest, WrongUsageIsStatusTwoAndOneLineThatTellsWhatIsAllowed) {
   StartThis();
-  const std::vector<std::vector<std::string>> wrong = {{},
-                                                       {"nothing"},
-                                                       {"register"},
-                                                       {"register", "--size=x"},
-                                                       {"register", "--size=4K", "--access=all"}};
-  for (const auto& args : wrong) EXPECT_EQ(Mrctl(args).status, 2);
+  const struct {
+    std::vector<std::string> args;
+    std::string wrong, allowed;
+  } kCases[] = {
+      {{}, "no command", "devices"},
+      {{"nothing"}, "\"nothing\"", "devices, status"},
+      {{"devices", "--bogus"}, "\"--bogus\"", "mrctl devices takes --help"},
+      {{"register"}, "--size is required", "mrctl register --help"},
+      {{"register", "--size=12Q"}, "--size", "K, M, G or T, not \"12Q\""},
+      {{"register", "--size=4K", "--access=all"}, "--access", "remote_atomic"},
+      {{"register", "--size=4K", "--pages=1G"}, "--pages", "4k, thp or 2m"},
+      {{"register", "--size=4K", "--count=0"}, "--count", "from 1 to 1000000"},
+      {{"register", "--size=4K", "--for=abc"}, "--for", "seconds"},
+      {{"register", "--size=4K", "--listen=::1:2"}, "--listen", "[ADDRESS]:PORT"},
+      {{"register", "--size=4K", "--for"}, "--for: no value", "mrctl register --help"},
+      {{"leases", "--session=this"}, "--session", "not \"this\""},
+      {{"devices", "--json=abc"}, "--json", "a flag takes no value"},
+  };
+  for (const auto& wrong : kCases) {
+    const Outcome run = MrctlAlone(wrong.args);
+    EXPECT_EQ(run.status, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, HasSubstr(wrong.wrong));
+    EXPECT_THAT(run.err, HasSubstr(wrong.allowed));
+    EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
+  }
   EXPECT_EQ(Mrctl({"--help"}).status, 0);
 }
 
 TEST_P(MrctlTest, ADaemonThatIsNotThereIsStatusThreeAndThePath) {
   StartThis();
-  Process process(
-      {.argv = {kMrctl, "devices", "--socket-dir=/tmp/no-such-dir"}, .stderr_path = err_path()});
-  EXPECT_EQ(process.ExitStatus(), 3);
-  EXPECT_THAT(ReadFile(err_path()), HasSubstr("/tmp/no-such-dir"));
+  const Outcome run = MrctlAlone({"devices", "--socket-dir=/tmp/no-such-dir"});
+  EXPECT_EQ(run.status, 3);
+  EXPECT_THAT(run.err, HasSubstr("/tmp/no-such-dir/attach.sock"));
+}
+
+TEST_P(MrctlTest, TheOperatorsDirectoryIsToldFromTheClientsAtOnce) {
+  StartThis();
+  const auto began = Clock::now();
+  for (const char* more : {"--json", "--admin"}) {
+    const Outcome run = MrctlAlone({"devices", more, "--socket-dir=" + dir() + "-admin"});
+    EXPECT_EQ(run.status, 3);
+    EXPECT_THAT(run.err, HasSubstr("give " + dir() + ","));
+  }
+  EXPECT_LT(Clock::now() - began, Promised(seconds(5)));
 }
 
 TEST_P(MrctlTest, ADaemonThatGoesAwayIsStatusThree) {
@@ -205,6 +276,21 @@ TEST_P(MrctlTest, AClosedStandardOutputIsAnErrorAndNothingGoesToTheDaemon) {
   EXPECT_EQ(shell.ExitStatus(), 1);
   EXPECT_THAT(ReadFile(err_path()), HasSubstr("cannot write to standard output"));
   EXPECT_THAT(daemon().Log(), testing::Not(HasSubstr("says nothing")));
+}
+
+// `register` held, for a person who has not got the keys.
+TEST_P(MrctlTest, AFullDiskIsAnErrorOfEveryCommand) {
+  StartThis();
+  for (const char* command : {"devices", "status", "sessions", "leases", "register --size 4K",
+                              "register --size 4K --json", "version", "--help", "--version"}) {
+    remove(err_path().c_str());
+    Process shell({.argv = {"/bin/sh", "-c",
+                            std::string("exec ") + kMrctl + " --socket-dir=" + dir() + " " +
+                                command + " >/dev/full"},
+                   .stderr_path = err_path()});
+    EXPECT_EQ(shell.ExitStatus(), 1) << command;
+    EXPECT_THAT(ReadFile(err_path()), HasSubstr("No space left on device")) << command;
+  }
 }
 
 }  // namespace
