@@ -5,6 +5,7 @@
 #include "client/mrctl/command.h"
 #include "client/mrctl/table.h"
 #include "client/mrctl/units.h"
+#include "mrd/v1/status.h"
 
 namespace mrctl {
 
@@ -12,7 +13,13 @@ int RunLeases(const GlobalOptions& options, uint64_t session_id) {
   auto client = Attach(options);
   if (!client.ok()) return Fail(options, client.status());
   auto leases = client->ListAllLeases(session_id);
-  if (!leases.ok()) return Fail(options, leases.status());
+  if (!leases.ok()) {
+    const int code = Fail(options, leases.status());
+    // The session that was asked for, not this one's end.
+    const bool theirs =
+        mrd::ReasonOf(leases.status()) == mrd::v1::SESSION_UNKNOWN && client->SessionStatus().ok();
+    return theirs ? kRefused : code;
+  }
   if (options.json) {
     mrd::v1::ListAllLeasesResponse response;
     response.mutable_leases()->Add(leases->begin(), leases->end());

@@ -187,6 +187,13 @@ TEST_P(MrctlTest, ARefusalInJsonIsOneObject) {
               HasSubstr("1 region deregistered"));
 }
 
+TEST_P(MrctlTest, ASessionThatIsNotThereIsARefusal) {
+  StartThis();
+  const Outcome run = Mrctl({"leases", "--session=4711"});
+  EXPECT_EQ(run.status, 1);
+  EXPECT_THAT(run.err, HasSubstr("[SESSION_UNKNOWN]"));
+}
+
 TEST_P(MrctlTest, MoreBuffersThanASessionMayHoldAreARefusal) {
   StartThis({.set = "buffers=2"});
   const Outcome run = Mrctl({"register", "--size=4K", "--count=300", "--for=0"});
