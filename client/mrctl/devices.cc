@@ -55,6 +55,12 @@ std::string NotesOf(const Device& device) {
   return Join(notes, ExtrasOf(device));
 }
 
+// How many regions there are on it is told to admins only.
+std::string RegionsOf(const Device& device) {
+  return (device.has_regions() ? std::to_string(device.regions()) : "-") + "/" +
+         std::to_string(device.max_regions());
+}
+
 std::string TextOf(const std::vector<Device>& devices) {
   Table table({"DEVICE", "TRANSPORT", "STATE", ">REGIONS", ">LARGEST", "ADDRESSES"});
   std::string notes;
@@ -62,8 +68,7 @@ std::string TextOf(const std::vector<Device>& devices) {
   for (const Device& device : devices) {
     soft |= device.transport() == Device::SOFT;
     const std::string first = device.addresses().empty() ? "-" : device.addresses(0);
-    table.Add({device.name(), TransportOf(device), StateOf(device), 
-               std::to_string(device.regions()) + "/" + std::to_string(device.max_regions()),
+    table.Add({device.name(), TransportOf(device), StateOf(device), RegionsOf(device),
                FormatSize(device.max_region_bytes()), first});
     for (int i = 1; i < device.addresses_size(); ++i) {
       table.Add({"", "", "", "", "", device.addresses(i)});
@@ -86,6 +91,10 @@ int RunDevices(const GlobalOptions& options) {
   if (!client.ok()) return Fail(options, client.status());
   auto devices = client->ListDevices();
   if (!devices.ok()) return Fail(options, devices.status());
+  if (options.admin) {
+    // The daemon says nothing where there are none.
+    for (Device& device : *devices) device.set_regions(device.regions());
+  }
   if (!options.json) return Print(options, TextOf(*devices));
   mrd::v1::ListDevicesResponse response;
   response.mutable_devices()->Add(devices->begin(), devices->end());

@@ -203,6 +203,17 @@ TEST_P(MrctlTest, MoreBuffersThanASessionMayHoldAreARefusal) {
   EXPECT_EQ(Mrctl({"register", "--size=4K", "--count=2", "--for=0"}).status, 0);
 }
 
+TEST_P(MrctlTest, RegionsOfDevicesAreShownToAdminsOnly) {
+  StartThis();
+  EXPECT_THAT(Mrctl({"devices"}).out, HasSubstr(" -/"));
+  EXPECT_THAT(Mrctl({"devices", "--admin"}).out, HasSubstr(" 0/"));
+  const auto of_first = [&](std::vector<std::string> args) {
+    return Field(Json(std::move(args)), "devices").list_value().values(0).struct_value().fields();
+  };
+  EXPECT_EQ(of_first({"devices"}).count("regions"), 0u);
+  EXPECT_EQ(of_first({"devices", "--admin"}).at("regions").string_value(), "0");
+}
+
 TEST_P(MrctlTest, WrongUsageIsStatusTwoAndOneLineThatTellsWhatIsAllowed) {
   StartThis();
   const struct {
