@@ -108,17 +108,18 @@ absl::Status ConnectError(const std::string& path, bool admin, int errno_value) 
       if (!near.empty()) {
         return LocalError(absl::StatusCode::kUnavailable, what, errno_value, near);
       }
-      if (access(directory.c_str(), F_OK) != 0) {
+      if (errno_value == ENOTDIR || access(directory.c_str(), F_OK) != 0) {
         return LocalError(
             absl::StatusCode::kUnavailable, what + " (no directory " + directory + ")", errno_value,
             admin ? "Operators attach over it, on the host itself: it is never given to "
                     "containers. See whether mrd runs."
                   : "In a container: mount the host's socket directory there. On the host: start "
-                    "mrd. Elsewhere: set MRD_SOCKET_DIR to the directory.");
+                    "mrd. Elsewhere: set MRD_SOCKET_DIR (mrctl: --socket-dir) to the "
+                    "directory.");
       }
       return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
                         "The directory is there, the daemon's socket is not: start mrd, or set "
-                        "MRD_SOCKET_DIR to the directory it uses.");
+                        "MRD_SOCKET_DIR (mrctl: --socket-dir) to the directory it uses.");
     case ECONNREFUSED:
       return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
                         "The socket is there, but mrd does not run: start it.");

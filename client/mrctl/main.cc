@@ -18,7 +18,7 @@ constexpr char kFooter[] =
     "\n"
     "Exit status: 0 done; 1 refused, by the daemon or the kernel, or the output\n"
     "could not be written; 2 wrong usage; 3 the daemon cannot be reached (it does\n"
-    "not run, or its socket is not for this user), or went away.";
+    "not run or not answer, or its socket is not for this user), or went away.";
 
 absl::StatusOr<mrd::Pages> ParsePages(std::string_view text) {
   if (text == "4k" || text == "4K") return mrd::Pages::kBase4K;
