@@ -61,6 +61,20 @@ TEST_P(ShutdownTest, SocketsOfADaemonThatDiedAreTakenOver) {
   EXPECT_EQ(second.ExitStatus(), 0);
 }
 
+TEST_P(ShutdownTest, AStartThatFailsLeavesNoDirectories) {
+  StartThis();
+  const std::string elsewhere = daemon().base() + "/elsewhere";
+  Process second({.argv = {"tests/e2e/test_daemon", "--fabric=verbs", "--socket-dir=" + elsewhere},
+                  .environment = {{"MRD_FAKE_VERBS", ""}},
+                  .stderr_path = daemon().base() + "/second-log"});
+  EXPECT_EQ(second.ExitStatus(), 1);
+  const std::string said = ReadFile(daemon().base() + "/second-log");
+  EXPECT_NE(said.find("--fabric"), std::string::npos) << said;
+  struct stat directory;
+  EXPECT_NE(stat(elsewhere.c_str(), &directory), 0);
+  EXPECT_NE(stat((elsewhere + "-admin").c_str(), &directory), 0);
+}
+
 TEST_P(ShutdownTest, SigtermEndsEverythingInOrder) {
   StartThis();
   RawClient client(dir());
