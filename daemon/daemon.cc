@@ -93,7 +93,9 @@ struct Front {
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
         rpc(loop, broker.books(), std::move(sockets.rpc),
-            [&server](UniqueFd connection) { server.Serve(std::move(connection)); }) {}
+            [&server](UniqueFd connection, auto on_too_much) {
+              server.Serve(std::move(connection), std::move(on_too_much));
+            }) {}
 
   ipc::AttachServer admin;
   ipc::AttachServer attach;
@@ -134,7 +136,11 @@ class Daemon {
     spdlog::info("mrd {} ready: fabric {}, sockets in {}", kVersion, broker_.fabric().name(), dir);
   }
 
-  void Shutdown() { server_->Shutdown(); }
+  void Shutdown() {
+    // gRPC would wait for what it sends to a client that does not read, for ever.
+    front_.rpc.EndAll();
+    server_->Shutdown();
+  }
 
  private:
   void Sweep() {

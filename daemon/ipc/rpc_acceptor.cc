@@ -12,8 +12,7 @@
 
 namespace mrd::ipc {
 
-RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket,
-                         std::function<void(UniqueFd)> serve)
+RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Serve serve)
     : loop_(loop),
       books_(books),
       serve_(std::move(serve)),
@@ -26,15 +25,15 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) return;
   const broker::Amounts one{.connections = 1};
   if (auto booked = books_.Book(peer.uid, one); !booked.ok()) {
-    warnings_.Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
-                                          " to mrd.sock is closed: ", booked.message()));
+    warnings_->Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
+                                           " to mrd.sock is closed: ", booked.message()));
     return;
   }
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched) {
-    warnings_.Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
-                                          " to mrd.sock is closed: ", strerror(errno),
-                                          "; raise LimitNOFILE if this goes on"));
+    warnings_->Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
+                                           " to mrd.sock is closed: ", strerror(errno),
+                                           "; raise LimitNOFILE if this goes on"));
     books_.Release(peer.uid, one);
     return;
   }
@@ -55,7 +54,13 @@ void RpcAcceptor::Accept(UniqueFd connection) {
     books_.Release(peer.uid, one);
     return;
   }
-  serve_(std::move(connection));
+  serve_(std::move(connection), [warnings = warnings_, uid = peer.uid](const char* what) {
+    warnings->Warn(uid, absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
+  });
+}
+
+void RpcAcceptor::EndAll() {
+  for (const auto& [fd, connection] : connections_) shutdown(fd, SHUT_RDWR);
 }
 
 }  // namespace mrd::ipc

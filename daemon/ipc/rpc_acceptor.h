@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <unordered_map>
 
 #include "daemon/broker/books.h"
@@ -17,9 +18,16 @@ namespace mrd::ipc {
 // Main thread.
 class RpcAcceptor {
  public:
-  // `serve` takes each connection, and shuts it down when it is done with it.
-  RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket,
-              std::function<void(UniqueFd)> serve);
+  // Takes each connection, and shuts it down when it is done with it. `on_too_much`: as
+  // service::Server has it.
+  using Serve =
+      std::function<void(UniqueFd connection, std::function<void(const char*)> on_too_much)>;
+
+  RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Serve serve);
+
+  // Shuts down all connections, also those whose peers do not read what was sent to them. What was
+  // sent they can still read.
+  void EndAll();
 
  private:
   struct Connection {
@@ -32,9 +40,10 @@ class RpcAcceptor {
 
   sd_event* const loop_;
   broker::Books& books_;
-  const std::function<void(UniqueFd)> serve_;
+  const Serve serve_;
   std::unordered_map<int, Connection> connections_;  // By watched descriptor.
-  SparseWarnings warnings_;
+  // Shared with what tells of a connection, which may do so until the process ends.
+  const std::shared_ptr<SparseWarnings> warnings_ = std::make_shared<SparseWarnings>();
   Listener listener_;
 };
 

@@ -80,10 +80,13 @@ class Call {
     const auto& observe = method_->environment->observe;
     if (observe) observe(method_->request, std::chrono::steady_clock::now() - started_);
     state_ = kAnswered;
-    answer_ = method_->environment->answers.Started(&context_);
+    // Not to wait with the answer for a client that does not read: gRPC has a copy of its own.
+    const Request request = std::move(request_);
+    const Response response = std::move(response_);
+    answer_ = method_->environment->answers.Started(&context_, response.ByteSizeLong());
     HandOver(static_cast<Tag*>(&main_tag_));
     if (status.ok()) {
-      writer_.Finish(response_, grpc::Status::OK, static_cast<Tag*>(&main_tag_));
+      writer_.Finish(response, grpc::Status::OK, static_cast<Tag*>(&main_tag_));
     } else {
       writer_.FinishWithError(ToGrpc(status), static_cast<Tag*>(&main_tag_));
     }

@@ -1,5 +1,6 @@
 #include "daemon/service/server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "daemon/broker/endpoints.h"
+#include "daemon/service/guarded_connection.h"
 #include "daemon/service/service.h"
 
 namespace mrd::service {
@@ -34,7 +36,9 @@ int PollerCount() {
 class GrpcServer : public Server {
  public:
   GrpcServer(broker::Broker& broker, ServerOptions options)
-      : environment_{broker,
+      : memory_(options.memory != 0 ? options.memory : DefaultMemory()),
+        answers_(memory_),
+        environment_{broker,
                      answers_,
                      gate_,
                      PollerCount(),
@@ -62,7 +66,7 @@ class GrpcServer : public Server {
     quota.SetMaxThreads(8);
     // Of requests under way there may be many before a token is looked at: as many as there are
     // connections and streams.
-    quota.Resize(options.memory != 0 ? options.memory : DefaultMemory());
+    quota.Resize(memory_);
     builder.SetResourceQuota(quota);
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
     builder.SetSyncServerOption(grpc::ServerBuilder::MIN_POLLERS, 1);
@@ -74,7 +78,8 @@ class GrpcServer : public Server {
     for (int i = 0; i < environment_.takers; ++i) pollers_.emplace_back([this] { Poll(); });
   }
 
-  void Serve(UniqueFd connection) override {
+  void Serve(UniqueFd connection, OnTooMuch on_too_much) override {
+    Guard(connection.get(), std::move(on_too_much));
     grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
   }
 
@@ -85,6 +90,9 @@ class GrpcServer : public Server {
     gate_.Shut();
     queue_->Shutdown();
     for (std::thread& poller : pollers_) poller.join();
+    // Never given back: with the last one gRPC would wait for its threads, one of which may sleep
+    // for ten seconds after a connection whose client did not read.
+    grpc_init();
   }
 
  private:
@@ -97,6 +105,7 @@ class GrpcServer : public Server {
     }
   }
 
+  const size_t memory_;
   Answers answers_;
   QueueGate gate_;
   CallEnvironment environment_;

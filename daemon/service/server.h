@@ -15,16 +15,17 @@
 namespace mrd::service {
 
 // The largest request. The largest that means something is Register of 10,000 ranges: four numbers
-// of up to ten bytes each, 46 bytes a range, and half a kilobyte of names and devices.
-inline constexpr uint32_t kMostMessageBytes = 1 << 20;
+// of up to ten bytes each, 46 bytes a range, and some kilobytes of names and devices. Parsed, a
+// hostile one takes fifty times as much.
+inline constexpr uint32_t kMostMessageBytes = 512 << 10;
 
 struct ServerOptions {
   // A connection without a call in flight is closed after this: a client that connects and says
   // nothing, too.
   std::chrono::milliseconds idle{60000};
   // What gRPC may hold in bytes over all connections, requests that are not complete included.
-  // Beyond it idle connections are closed and calls cancelled until it is kept. 0: a 64th of the
-  // machine's memory, at least 256 MiB.
+  // Beyond it idle connections are closed and calls cancelled until it is kept. As much again may
+  // wait in answers that clients do not read. 0: a 64th of the machine's memory, at least 256 MiB.
   uint64_t memory = 0;
   // Where admins attach, for the refusal of others.
   std::string admin_socket = "/run/mrd-admin/attach.sock";
@@ -42,8 +43,9 @@ class Server {
   virtual ~Server() = default;
 
   // Serves this connected stream socket. gRPC owns it from now on, and shuts it down when it is
-  // done with it.
-  virtual void Serve(UniqueFd connection) = 0;
+  // done with it. `on_too_much` is told, from any thread, of what its client did when it is ended
+  // for that.
+  virtual void Serve(UniqueFd connection, std::function<void(const char* what)> on_too_much) = 0;
 
   // To be called about every second: cancels answers that are not read.
   virtual void Sweep() = 0;

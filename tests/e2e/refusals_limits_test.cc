@@ -1,4 +1,5 @@
 // Limits: each names itself, what it is and what is used, and racing calls cannot pass it together.
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -83,6 +84,32 @@ TEST_P(LimitsTest, QuotaSessions) {
   second.HangUp();
   ASSERT_TRUE(WaitUntil(kPatience, [this] { return Look().sessions == 2; }));
   RawClient(dir()).GetStatus();
+}
+
+TEST_P(LimitsTest, AUserHasAtMostHalfOfTheDescriptors) {
+  constexpr size_t kFew = 640;
+  StartThis({.set = "nofile=" + std::to_string(kFew)});
+  const size_t before = daemon().resources().fds;
+  const Memory memory(kPage);
+  std::vector<std::unique_ptr<RawClient>> clients;
+  while (Look().sessions < kFew / 16) clients.push_back(std::make_unique<RawClient>(dir()));
+  const AttachSocket next(dir() + "/attach.sock");
+  ASSERT_TRUE(next.SendHello());
+  const auto packet = next.Receive();
+  ASSERT_TRUE(packet && packet->has_refusal());
+  size_t registered = 0;
+  for (const auto& client : clients) {
+    for (uint64_t id = 1; id <= 10; ++id) {
+      client->Pass(memory);
+      const auto answer = client->Register(RequestFor(id, memory));
+      registered += answer.ok();
+      EXPECT_TRUE(answer.ok() || answer.reason() == v1::QUOTA_BUFFERS) << answer.text();
+    }
+  }
+  EXPECT_EQ(registered, kFew / 4);
+  // What is refused is closed soon.
+  EXPECT_TRUE(
+      WaitUntil(kPatience, [&] { return daemon().resources().fds <= before + kFew / 2 + 2; }));
 }
 
 TEST_P(LimitsTest, QuotaBuffers) {
@@ -171,6 +198,16 @@ TEST_P(LimitsTest, ConnectionsOverTheLimitAreClosedAtOnce) {
     EXPECT_EQ(log.find("to mrd.sock is closed", warned + 1), std::string::npos) << "once";
   }
   ExpectHoldings(before);
+}
+
+TEST_P(LimitsTest, AConnectionThatOnlyClosesItsSendingHalfIsClosed) {
+  StartThis();
+  const size_t fds = daemon().resources().fds;
+  const UniqueFd half(Connect(dir() + "/mrd.sock", SOCK_STREAM));
+  ASSERT_TRUE(WaitUntil(kPatience, [&] { return daemon().resources().fds > fds; }));
+  ASSERT_EQ(shutdown(half.get(), SHUT_WR), 0);
+  EXPECT_TRUE(WaitUntil(kPatience, [&] { return daemon().resources().fds <= fds; }));
+  EXPECT_EQ(Look(), baseline());
 }
 
 TEST_P(LimitsTest, RacingCallsCannotPassALimitTogether) {

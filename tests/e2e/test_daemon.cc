@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -49,6 +50,10 @@ bool Set(Options& options, const std::string& name, uint64_t value) {
   }
   for (const auto& setting : kPerSession) {
     if (name == setting.name) return options.limits.*setting.field = value, true;
+  }
+  if (name == "nofile") {
+    const rlimit limit{value, value};
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0;
   }
   if (name == "unsealed") return options.limits.unsealed = value != 0, true;
   if (name == "idle_ms") return options.server.idle = std::chrono::milliseconds(value), true;
