@@ -6,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-#include "cli/usage.h"
+#include "daemon/usage.h"
 #include "mrd/v1/version.h"
 
 namespace mrd {

@@ -91,10 +91,6 @@ int RunDevices(const GlobalOptions& options) {
   if (!client.ok()) return Fail(options, client.status());
   auto devices = client->ListDevices();
   if (!devices.ok()) return Fail(options, devices.status());
-  if (options.admin) {
-    // The daemon says nothing where there are none.
-    for (Device& device : *devices) device.set_regions(device.regions());
-  }
   if (!options.json) return Print(options, TextOf(*devices));
   mrd::v1::ListDevicesResponse response;
   response.mutable_devices()->Add(devices->begin(), devices->end());

@@ -5,10 +5,10 @@
 #include <sstream>
 #include <string>
 
-#include "cli/usage.h"
 #include "client/mrctl/command.h"
 #include "client/mrctl/register.h"
 #include "client/mrctl/units.h"
+#include "daemon/usage.h"
 #include "mrd/v1/version.h"
 
 namespace {

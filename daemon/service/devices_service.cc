@@ -23,13 +23,12 @@ class DevicesService : public Service {
     if (!work.ok()) return call->Finish(work.status());
     broker().devices().List(
         [this, call, work = *std::move(work)](const std::vector<broker::DeviceRef>& devices) {
-          std::map<std::string, uint64_t> regions;
-          if (call->session()->identity.admin) regions = broker().RegionsByDevice();
+          const bool admin = call->session()->identity.admin;
+          auto regions = admin ? broker().RegionsByDevice() : std::map<std::string, uint64_t>();
           for (const broker::DeviceRef& info : devices) {
             v1::Device* device = call->response().add_devices();
             ToProto(*info, device);
-            const auto held = regions.find(info->name);
-            if (held != regions.end()) device->set_regions(held->second);
+            if (admin) device->set_regions(regions[info->name]);
           }
           call->Finish(absl::OkStatus());
         });

@@ -1,4 +1,4 @@
-#include "cli/usage.h"
+#include "daemon/usage.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // What a person reads who got a command line wrong: one line that says what was wrong and what is
 // allowed. CLI11's own texts are for who wrote the program.
-#ifndef MRD_CLI_USAGE_H_
-#define MRD_CLI_USAGE_H_
+#ifndef MRD_DAEMON_USAGE_H_
+#define MRD_DAEMON_USAGE_H_
 
 #include <string>
 #include <vector>
@@ -27,4 +27,4 @@ CLI::Validator Directory();
 
 }  // namespace mrd::cli
 
-#endif  // MRD_CLI_USAGE_H_
+#endif  // MRD_DAEMON_USAGE_H_
