@@ -48,13 +48,15 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// No uid has more than half of the descriptors: a session and a connection are two each.
+// A uid's sessions and connections, which are two descriptors each, and its buffers have at most
+// half of all, its endpoints a 16th.
 broker::Limits FitDescriptors(broker::Limits limits) {
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) < 0) return limits;
   const uint64_t most = files.rlim_cur;
   limits.sessions = std::min<uint64_t>(limits.sessions, most / 16);
   limits.connections = std::min<uint64_t>(limits.connections, most / 16);
+  limits.endpoints = std::min<uint64_t>(limits.endpoints, most / 16);
   limits.buffers_of_uid = std::min<uint64_t>(limits.buffers_of_uid, most / 4);
   return limits;
 }
@@ -93,8 +95,8 @@ struct Front {
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
         rpc(loop, broker.books(), std::move(sockets.rpc),
-            [&server](UniqueFd connection, auto on_too_much) {
-              server.Serve(std::move(connection), std::move(on_too_much));
+            [&server](UniqueFd connection, auto on_abuse) {
+              server.Serve(std::move(connection), std::move(on_abuse));
             }) {}
 
   ipc::AttachServer admin;

@@ -85,8 +85,8 @@ class AttachConnection : public broker::Link,
   std::string nonce_ MRD_GUARDED_BY(mutex_);
   bool clients_pidfd_ MRD_GUARDED_BY(mutex_) = false;
   broker::SessionRef session_ MRD_GUARDED_BY(mutex_);
-  std::atomic<uint64_t> sequence_{0};  // Of the last event.
-  Mutex send_mutex_;                   // Events go out in the order of their numbers.
+  uint64_t sequence_ MRD_GUARDED_BY(send_mutex_) = 0;  // Of the last event.
+  Mutex send_mutex_;  // Events go out in the order of their numbers.
 };
 
 }  // namespace mrd::ipc

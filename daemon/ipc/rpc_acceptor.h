@@ -18,10 +18,9 @@ namespace mrd::ipc {
 // Main thread.
 class RpcAcceptor {
  public:
-  // Takes each connection, and shuts it down when it is done with it. `on_too_much`: as
+  // Takes each connection, and shuts it down when it is done with it. `on_abuse`: as
   // service::Server has it.
-  using Serve =
-      std::function<void(UniqueFd connection, std::function<void(const char*)> on_too_much)>;
+  using Serve = std::function<void(UniqueFd connection, std::function<void(const char*)> on_abuse)>;
 
   RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Serve serve);
 

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -46,7 +47,7 @@ enum class Admission {
 
 // Owns itself: it ends when its answer has gone out or its connection has gone.
 template <typename Request, typename Response>
-class Call {
+class Call : public Answer {
  public:
   using Handler = std::function<void(Call*)>;
 
@@ -80,10 +81,11 @@ class Call {
     const auto& observe = method_->environment->observe;
     if (observe) observe(method_->request, std::chrono::steady_clock::now() - started_);
     state_ = kAnswered;
-    // Not to wait with the answer for a client that does not read: gRPC has a copy of its own.
+    // Freed when this returns, not when the answer has gone out: gRPC has a copy of its own.
     const Request request = std::move(request_);
     const Response response = std::move(response_);
-    answer_ = method_->environment->answers.Started(&context_, response.ByteSizeLong());
+    const size_t bytes = status.ok() ? response.ByteSizeLong() : status.message().size();
+    answer_ = method_->environment->answers.Started(this, uid(), kCallBytes + bytes);
     HandOver(static_cast<Tag*>(&main_tag_));
     if (status.ok()) {
       writer_.Finish(response, grpc::Status::OK, static_cast<Tag*>(&main_tag_));
@@ -92,7 +94,16 @@ class Call {
     }
   }
 
+  void Hold() override { refs_.fetch_add(1); }
+  void Cancel() override {
+    context_.TryCancel();
+    Unref();
+  }
+
  private:
+  // What a call takes until it ends, gRPC's part included, as measured.
+  static constexpr size_t kCallBytes = 12 << 10;
+
   enum State { kWaiting, kRunning, kAnswered };
 
   static void Put(const Method* method) {
@@ -125,7 +136,7 @@ class Call {
   explicit Call(const Method* method)
       : method_(method), main_tag_(this), done_tag_(this), writer_(&context_) {}
 
-  ~Call() {
+  ~Call() override {
     if (counted_) session_->calls.fetch_sub(1);
   }
 
@@ -152,6 +163,11 @@ class Call {
     }
     // The call may be gone. Others of its method are waited for all the while: see takers.
     Wait(method);
+  }
+
+  std::optional<uint32_t> uid() const {
+    if (session_ == nullptr) return std::nullopt;
+    return session_->identity.uid;
   }
 
   absl::Status Admit() {

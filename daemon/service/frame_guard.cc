@@ -19,12 +19,12 @@ constexpr unsigned char kAck = 1;
 
 }  // namespace
 
-bool Allowance::Take(Clock::time_point now) {
+bool TokenBucket::Take(Clock::time_point now) {
   const std::chrono::duration<double> since = now - refilled_;
-  left_ = std::min(most_, left_ + since.count() * a_second_);
+  tokens_ = std::min(capacity_, tokens_ + since.count() * per_second_);
   refilled_ = now;
-  if (left_ < 1) return false;
-  left_ -= 1;
+  if (tokens_ < 1) return false;
+  tokens_ -= 1;
   return true;
 }
 
@@ -53,11 +53,17 @@ const char* FrameGuard::LookAtHeader(Clock::time_point now) {
   skip_ = header_[0] << 16 | header_[1] << 8 | header_[2];
   const unsigned char type = header_[3];
   const unsigned char flags = header_[4];
+  const uint32_t stream =
+      (header_[5] & 0x7fu) << 24 | header_[6] << 16 | header_[7] << 8 | header_[8];
   switch (type) {
     case kHeaders:
       block_bytes_ = skip_;
-      pings_.Earn();
-      if (!acknowledged_ && ++early_streams_ > kMostEarlyStreams) {
+      // gRPC passes over those of old streams and of even ones: they are no calls.
+      if (stream % 2 == 1 && stream > last_stream_) {
+        last_stream_ = stream;
+        pings_.Add();
+      }
+      if (!acknowledged_ && ++early_streams_ > most_streams_) {
         return "more calls than may run at once, before it acknowledged how many may";
       }
       break;
@@ -67,7 +73,7 @@ const char* FrameGuard::LookAtHeader(Clock::time_point now) {
     case kSettings:
       if (flags & kAck) {
         // gRPC would take it for the defaults, which have no bound, and for all that it says later.
-        if (!sent_) return "an acknowledgement of settings that it was not sent";
+        if (!sent_) return "it acknowledged settings before any were sent";
         acknowledged_ = true;
         return nullptr;
       }

@@ -10,22 +10,22 @@
 
 namespace mrd::service {
 
-// So much at once, and so much more a second.
-class Allowance {
+class TokenBucket {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Allowance(double most, double a_second, Clock::time_point now)
-      : most_(most), a_second_(a_second), left_(most), refilled_(now) {}
+  // Full at first.
+  TokenBucket(double capacity, double per_second, Clock::time_point now)
+      : capacity_(capacity), per_second_(per_second), tokens_(capacity), refilled_(now) {}
 
-  // False: there was none left.
+  // False: it was empty.
   bool Take(Clock::time_point now);
-  void Earn() { left_ += 1; }  // Lost at the next Take if it is more than the most.
+  void Add() { tokens_ += 1; }  // Lost at the next Take if it is beyond the capacity.
 
  private:
-  const double most_;
-  const double a_second_;
-  double left_;
+  const double capacity_;
+  const double per_second_;
+  double tokens_;
   Clock::time_point refilled_;
 };
 
@@ -33,11 +33,8 @@ class Allowance {
 // Sent.
 class FrameGuard {
  public:
-  using Clock = Allowance::Clock;
+  using Clock = TokenBucket::Clock;
 
-  // gRPC refuses calls beyond its number of streams only once the client has acknowledged that
-  // number; until then this does.
-  static constexpr uint32_t kMostEarlyStreams = 128;
   // HEADERS with its CONTINUATIONs. gRPC keeps all of a block until it ends, and only then looks at
   // the size of the metadata.
   static constexpr size_t kMostHeaderBytes = 64 << 10;
@@ -49,8 +46,12 @@ class FrameGuard {
   static constexpr int kMostResets = 1000;
   static constexpr int kResetsASecond = 200;
 
-  explicit FrameGuard(Clock::time_point now = Clock::now())
-      : pings_(kMostPings, kPingsASecond, now), resets_(kMostResets, kResetsASecond, now) {}
+  // gRPC refuses calls beyond `most_streams` at a time only once the client has acknowledged that
+  // number; until then this does.
+  explicit FrameGuard(uint32_t most_streams, Clock::time_point now = Clock::now())
+      : most_streams_(most_streams),
+        pings_(kMostPings, kPingsASecond, now),
+        resets_(kMostResets, kResetsASecond, now) {}
 
   // Something goes out to the client: first of all gRPC's own SETTINGS, with the number of streams.
   void Sent() { sent_ = true; }
@@ -65,15 +66,17 @@ class FrameGuard {
 
   const char* LookAtHeader(Clock::time_point now);
 
+  const uint32_t most_streams_;
   size_t skip_ = kPrefaceBytes;  // Bytes to come that are no frame header.
   unsigned char header_[kFrameHeaderBytes];
   size_t header_bytes_ = 0;
   std::atomic<bool> sent_{false};
   bool acknowledged_ = false;
   uint32_t early_streams_ = 0;
+  uint32_t last_stream_ = 0;
   size_t block_bytes_ = 0;
-  Allowance pings_;
-  Allowance resets_;
+  TokenBucket pings_;
+  TokenBucket resets_;
 };
 
 }  // namespace mrd::service

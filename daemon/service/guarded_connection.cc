@@ -1,5 +1,6 @@
 #include "daemon/service/guarded_connection.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -18,7 +19,8 @@
 namespace mrd::service {
 namespace {
 
-// Of a socket, over the whole life of the machine: descriptors are used again.
+// Of a socket and of no other one, though its descriptor's number is used again (socket(7); of one
+// network namespace before Linux 5.4, and all that a daemon accepts are of one). 0: unknown.
 uint64_t CookieOf(int fd) {
   uint64_t cookie = 0;
   socklen_t length = sizeof cookie;
@@ -28,11 +30,11 @@ uint64_t CookieOf(int fd) {
 
 // Used by one thread at a time, but for guard.Sent: gRPC reads a connection in one.
 struct Guarded {
-  Guarded(uint64_t cookie, OnTooMuch on_too_much)
-      : cookie(cookie), on_too_much(std::move(on_too_much)) {}
+  Guarded(uint64_t cookie, uint32_t most_streams, OnAbuse on_abuse)
+      : cookie(cookie), on_abuse(std::move(on_abuse)), guard(most_streams) {}
 
   const uint64_t cookie;
-  const OnTooMuch on_too_much;
+  const OnAbuse on_abuse;
   FrameGuard guard;
   bool ended = false;
 };
@@ -66,12 +68,13 @@ Table& Connections() {
   return table;
 }
 
-// RFC 9113, 6.8. It may come into the middle of a frame that gRPC is sending: the connection is
-// over in any case.
+// RFC 9113, 6.8. As the last stream that was looked at it names the last there is: calls before may
+// have been done, and are not to be repeated unasked. It may come into the middle of a frame that
+// gRPC is sending: the connection is over in any case.
 void SendGoAway(int fd, const std::string& why) {
   constexpr char kEnhanceYourCalm = 11;
   std::string frame{0, 0, static_cast<char>(8 + why.size()), 7, 0, 0, 0, 0, 0};
-  frame += std::string{0, 0, 0, 0, 0, 0, 0, kEnhanceYourCalm} + why;
+  frame += std::string{0x7f, '\xff', '\xff', '\xff', 0, 0, 0, kEnhanceYourCalm} + why;
   send(fd, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
@@ -94,7 +97,7 @@ ssize_t Pass(int fd, Guarded& guarded, const msghdr& message, ssize_t length) {
     guarded.ended = true;
     SendGoAway(fd, too_much);
     shutdown(fd, SHUT_RDWR);  // Also ends what gRPC waits to send to a peer that does not read.
-    guarded.on_too_much(too_much);
+    guarded.on_abuse(too_much);
   }
   errno = ECONNRESET;
   return -1;
@@ -102,9 +105,17 @@ ssize_t Pass(int fd, Guarded& guarded, const msghdr& message, ssize_t length) {
 
 }  // namespace
 
-void Guard(int connection, OnTooMuch on_too_much) {
+bool Guard(int connection, uint32_t most_streams, OnAbuse on_abuse) {
+  const uint64_t cookie = CookieOf(connection);
+  if (cookie == 0) return false;
   Connections().Add(connection,
-                    std::make_shared<Guarded>(CookieOf(connection), std::move(on_too_much)));
+                    std::make_shared<Guarded>(cookie, most_streams, std::move(on_abuse)));
+  return true;
+}
+
+bool GuardsWork() {
+  return dlsym(RTLD_DEFAULT, "recvmsg") == reinterpret_cast<void*>(&recvmsg) &&
+         dlsym(RTLD_DEFAULT, "sendmsg") == reinterpret_cast<void*>(&sendmsg);
 }
 
 }  // namespace mrd::service

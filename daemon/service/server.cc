@@ -5,6 +5,7 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/server_posix.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,14 +16,15 @@
 #include "daemon/broker/endpoints.h"
 #include "daemon/service/guarded_connection.h"
 #include "daemon/service/service.h"
+#include "spdlog/spdlog.h"
 
 namespace mrd::service {
 namespace {
 
 constexpr int kMostMetadataBytes = 8 << 10;
-// Calls in flight on one connection. Not fewer: a client library's has all of its session's, and an
-// Accept that waits is one.
-constexpr int kMostStreams = 128;
+// Calls on one connection, beyond those that its session may have in flight: a client library has
+// one connection, and is to be told of that limit, not to wait for it.
+constexpr uint32_t kSpareStreams = 64;
 
 size_t DefaultMemory() {
   const auto all = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
@@ -36,7 +38,8 @@ int PollerCount() {
 class GrpcServer : public Server {
  public:
   GrpcServer(broker::Broker& broker, ServerOptions options)
-      : memory_(options.memory != 0 ? options.memory : DefaultMemory()),
+      : most_streams_(broker.limits().calls + kSpareStreams),
+        memory_(options.memory != 0 ? options.memory : DefaultMemory()),
         answers_(memory_),
         environment_{broker,
                      answers_,
@@ -58,7 +61,7 @@ class GrpcServer : public Server {
     queue_ = builder.AddCompletionQueue();
     builder.SetMaxReceiveMessageSize(static_cast<int>(kMostMessageBytes));
     builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostStreams);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(most_streams_));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                                static_cast<int>(options.idle.count()));
     // Reflection alone is synchronous: a thread a stream, so few of them.
@@ -78,8 +81,8 @@ class GrpcServer : public Server {
     for (int i = 0; i < environment_.takers; ++i) pollers_.emplace_back([this] { Poll(); });
   }
 
-  void Serve(UniqueFd connection, OnTooMuch on_too_much) override {
-    Guard(connection.get(), std::move(on_too_much));
+  void Serve(UniqueFd connection, OnAbuse on_abuse) override {
+    if (!Guard(connection.get(), most_streams_, std::move(on_abuse))) return;
     grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
   }
 
@@ -105,6 +108,7 @@ class GrpcServer : public Server {
     }
   }
 
+  const uint32_t most_streams_;
   const size_t memory_;
   Answers answers_;
   QueueGate gate_;
@@ -119,6 +123,10 @@ class GrpcServer : public Server {
 }  // namespace
 
 std::unique_ptr<Server> Server::Start(broker::Broker& broker, ServerOptions options) {
+  if (!GuardsWork()) {
+    spdlog::critical("recvmsg and sendmsg of this program do not reach gRPC: it is linked wrongly");
+    abort();
+  }
   return std::make_unique<GrpcServer>(broker, std::move(options));
 }
 

@@ -43,9 +43,9 @@ class Server {
   virtual ~Server() = default;
 
   // Serves this connected stream socket. gRPC owns it from now on, and shuts it down when it is
-  // done with it. `on_too_much` is told, from any thread, of what its client did when it is ended
-  // for that.
-  virtual void Serve(UniqueFd connection, std::function<void(const char* what)> on_too_much) = 0;
+  // done with it. `on_abuse` is told, from any thread, of what its client did when it is ended for
+  // that.
+  virtual void Serve(UniqueFd connection, std::function<void(const char* what)> on_abuse) = 0;
 
   // To be called about every second: cancels answers that are not read.
   virtual void Sweep() = 0;

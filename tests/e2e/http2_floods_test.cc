@@ -99,7 +99,7 @@ TEST_F(Http2FloodsTest, AnAcknowledgementAheadOfTheSettings) {
   for (int i = 0; i < 20; ++i) {
     const UniqueFd fd(Connect(dir() + "/mrd.sock", SOCK_STREAM));
     std::string calls = ahead;
-    for (uint32_t stream = 1; stream < 4000; stream += 2) {
+    for (uint32_t stream = 1; stream < 8000; stream += 2) {
       calls += Http2::Encode({Http2::kHeaders, kEndHeaders, stream, headers});
     }
     size_t sent = 0;
@@ -110,6 +110,9 @@ TEST_F(Http2FloodsTest, AnAcknowledgementAheadOfTheSettings) {
     }
     EXPECT_LT(sent, calls.size()) << "it is ended before that";
   }
+  // In most rounds by the guard; where gRPC is quicker with its settings it counts itself.
+  EXPECT_NE(daemon().Log().find("it acknowledged settings before any were sent"),
+            std::string::npos);
   ExpectUndisturbed();
 }
 
@@ -213,8 +216,9 @@ TEST_F(UnreadTest, AnswersTakeBoundedMemory) {
     most = std::max(most, daemon().Pss());
     ASSERT_TRUE(other_->GetStatus().ok());
   }
-  printf("at most %llu MiB more\n", static_cast<unsigned long long>((most - before_) >> 20));
-  EXPECT_LT(most - before_, (kSanitized ? 10 : 3) * kMost);
+  most -= std::min(most, before_);
+  printf("at most %llu MiB more\n", static_cast<unsigned long long>(most >> 20));
+  EXPECT_LT(most, (kSanitized ? 10 : 3) * kMost);
 }
 
 }  // namespace
