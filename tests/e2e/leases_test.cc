@@ -146,7 +146,10 @@ TEST_P(LeasesTest, WhatComesLaterIsRefusedClearlyToday) {
   auto request = RequestFor(client.Pass(memory), memory);
   request.mutable_ttl()->set_seconds(10);
   auto answer = client.Register(request);
-  const Holdings before = Look();  // After a call: the buffer's packet has been read.
+  // The buffer's packet has been read.
+  ASSERT_TRUE(
+      WaitUntil(kPatience, [&] { return client.GetStatus().response.session().buffers() == 1; }));
+  const Holdings before = Look();
   EXPECT_EQ(answer.reason(), v1::UNSUPPORTED) << answer.text();
   EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   request.mutable_ttl()->set_seconds(0);

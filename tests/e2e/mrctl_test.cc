@@ -1,10 +1,9 @@
 // mrctl, as a person and as a script use it.
-#include <google/protobuf/struct.pb.h>
-#include <google/protobuf/util/json_util.h>
 #include <signal.h>
 #include <sys/stat.h>
 
 #include "gmock/gmock.h"
+#include "nlohmann/json.hpp"
 #include "tests/e2e/daemon_test.h"
 
 namespace mrd::e2e {
@@ -44,24 +43,16 @@ class MrctlTest : public EachFabricTest {
     return run;
   }
   // What it prints with --json, which must be JSON and nothing else.
-  google::protobuf::Value Json(std::vector<std::string> args) {
+  nlohmann::json Json(std::vector<std::string> args) {
     args.push_back("--json");
     const Outcome run = Mrctl(args);
     EXPECT_EQ(run.status, 0) << run.err;
     return Parse(run.out);
   }
-  static google::protobuf::Value Parse(const std::string& text) {
-    google::protobuf::Value value;
-    const auto parsed = google::protobuf::util::JsonStringToMessage(text, &value);
-    EXPECT_TRUE(parsed.ok()) << parsed.ToString() << " in:\n" << text;
+  static nlohmann::json Parse(const std::string& text) {
+    auto value = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    EXPECT_FALSE(value.is_discarded()) << "no JSON:\n" << text;
     return value;
-  }
-  static const google::protobuf::Value& Field(const google::protobuf::Value& value,
-                                              const std::string& name) {
-    const auto& fields = value.struct_value().fields();
-    const auto found = fields.find(name);
-    Require(found != fields.end(), "no field " + name + " in " + value.ShortDebugString());
-    return found->second;
   }
   std::string err_path() { return daemon().base() + "/mrctl-err"; }
 };
@@ -72,14 +63,12 @@ TEST_P(MrctlTest, TheDaemonAndItsDevices) {
   const Outcome devices = Mrctl({"devices"});
   EXPECT_EQ(devices.status, 0) << devices.err;
   EXPECT_THAT(devices.out, HasSubstr(device()));
-  EXPECT_EQ(
-      Field(Field(Json({"devices"}), "devices").list_value().values(0), "name").string_value(),
-      device());
+  EXPECT_EQ(Json({"devices"})["devices"][0]["name"], device());
   const Outcome status = Mrctl({"status"});
   EXPECT_EQ(status.status, 0) << status.err;
   EXPECT_THAT(status.out, HasSubstr(GetParam()));
-  EXPECT_EQ(Field(Json({"status"}), "fabric").string_value(), GetParam());
-  EXPECT_EQ(Field(Field(Json({"status", "--admin"}), "totals"), "sessions").string_value(), "2");
+  EXPECT_EQ(Json({"status"})["fabric"], GetParam());
+  EXPECT_EQ(Json({"status", "--admin"})["totals"]["sessions"], "2");
   EXPECT_EQ(Mrctl({"version"}).status, 0);
   Json({"version"});
 }
@@ -106,8 +95,8 @@ TEST_P(MrctlTest, RegisterPrintsTheKeysAndHoldsThem) {
   EXPECT_THAT(Mrctl({"leases"}).out,
               HasSubstr(std::to_string(leases.leases(1).lease().lease_id())));
   EXPECT_THAT(Mrctl({"sessions"}).out, HasSubstr("mrctl register"));
-  EXPECT_EQ(Field(Json({"sessions"}), "sessions").list_value().values_size(), 3);
-  EXPECT_EQ(Field(Json({"leases"}), "leases").list_value().values_size(), 2);
+  EXPECT_EQ(Json({"sessions"})["sessions"].size(), 3u);
+  EXPECT_EQ(Json({"leases"})["leases"].size(), 2u);
   mrctl.Kill(SIGINT);
   EXPECT_EQ(mrctl.ExitStatus(), 0);
   EXPECT_EQ(Look().regions, 0u);
@@ -117,11 +106,10 @@ TEST_P(MrctlTest, RegisterInJson) {
   StartThis();
   const Outcome run = Mrctl({"register", "--size=4096", "--for=0", "--json"});
   EXPECT_EQ(run.status, 0) << run.err;
-  const auto lease = Field(Parse(run.out), "leases").list_value().values(0);
-  EXPECT_EQ(Field(lease, "length").string_value(), "4096");
-  const auto key = Field(lease, "keys").list_value().values(0);
-  EXPECT_EQ(Field(key, "device").string_value(), device());
-  EXPECT_NE(Field(key, "rkey").number_value(), 0);
+  auto lease = Parse(run.out)["leases"][0];
+  EXPECT_EQ(lease["length"], "4096");
+  EXPECT_EQ(lease["keys"][0]["device"], device());
+  EXPECT_NE(lease["keys"][0]["rkey"], 0);
 }
 
 TEST_P(MrctlTest, ListensForPeers) {
@@ -134,11 +122,9 @@ TEST_P(MrctlTest, ListensForPeers) {
     ASSERT_TRUE(line) << text;
     text += *line + "\n";
   }
-  const auto json = Parse(text);
-  const auto& endpoint = Field(json, "endpoint");
+  auto json = Parse(text);
   RawClient peer(dir());
-  const auto connected =
-      peer.Connect(at, static_cast<uint32_t>(Field(endpoint, "local_port").number_value()));
+  const auto connected = peer.Connect(at, json["endpoint"]["local_port"].get<uint32_t>());
   ASSERT_TRUE(connected.ok()) << connected.text();
   // Address, rkey and length, big-endian.
   const auto& data = connected.response.private_data();
@@ -166,25 +152,24 @@ TEST_P(MrctlTest, ARefusalInJsonIsOneObject) {
   const Outcome quota = Mrctl({"register", "--size=128K", "--for=0", "--json"});
   EXPECT_EQ(quota.status, 1);
   EXPECT_EQ(quota.out, "");
-  const auto refusal = Parse(quota.err);
-  EXPECT_EQ(Field(refusal, "code").string_value(), "RESOURCE_EXHAUSTED");
-  EXPECT_EQ(Field(refusal, "reason").string_value(), "QUOTA_BYTES");
-  EXPECT_THAT(Field(refusal, "message").string_value(), HasSubstr("ask the operator"));
-  EXPECT_TRUE(Field(refusal, "errno").has_null_value());
-  EXPECT_THAT(Field(refusal, "limit_name").string_value(), HasSubstr("pinned bytes"));
-  EXPECT_EQ(Field(refusal, "limit").number_value(), 65536);
-  EXPECT_EQ(Field(refusal, "used").number_value(), 0);
+  auto refusal = Parse(quota.err);
+  EXPECT_EQ(refusal["code"], "RESOURCE_EXHAUSTED");
+  EXPECT_EQ(refusal["reason"], "QUOTA_BYTES");
+  EXPECT_THAT(refusal["message"].get<std::string>(), HasSubstr("ask the operator"));
+  EXPECT_TRUE(refusal["errno"].is_null());
+  EXPECT_THAT(refusal["limit_name"].get<std::string>(), HasSubstr("pinned bytes"));
+  EXPECT_EQ(refusal["limit"], 65536);
+  EXPECT_EQ(refusal["used"], 0);
   // What is not a refusal has the same fields; so has what is wrong with the command line.
   const Outcome nowhere = MrctlAlone({"devices", "--json", "--socket-dir=/tmp/no\n\"such\\dir"});
   EXPECT_EQ(nowhere.status, 3);
-  EXPECT_EQ(Field(Parse(nowhere.err), "errno").string_value(), "ENOENT");
-  EXPECT_TRUE(Field(Parse(nowhere.err), "reason").has_null_value());
+  EXPECT_EQ(Parse(nowhere.err)["errno"], "ENOENT");
+  EXPECT_TRUE(Parse(nowhere.err)["reason"].is_null());
   const Outcome usage = Mrctl({"register", "--size=4K", "--for=abc", "--json"});
   EXPECT_EQ(usage.status, 2);
-  EXPECT_THAT(Field(Parse(usage.err), "message").string_value(), HasSubstr("--for"));
-  EXPECT_THAT(Field(Parse(Mrctl({"register", "--size=4K", "--for=0", "--json"}).err), "note")
-                  .string_value(),
-              HasSubstr("1 region deregistered"));
+  EXPECT_THAT(Parse(usage.err)["message"].get<std::string>(), HasSubstr("--for"));
+  auto note = Parse(Mrctl({"register", "--size=4K", "--for=0", "--json"}).err);
+  EXPECT_THAT(note["note"].get<std::string>(), HasSubstr("1 region deregistered"));
 }
 
 TEST_P(MrctlTest, ASessionThatIsNotThereIsARefusal) {
@@ -208,10 +193,10 @@ TEST_P(MrctlTest, RegionsOfDevicesAreShownToAdminsOnly) {
   EXPECT_THAT(Mrctl({"devices"}).out, HasSubstr(" -/"));
   EXPECT_THAT(Mrctl({"devices", "--admin"}).out, HasSubstr(" 0/"));
   const auto of_first = [&](std::vector<std::string> args) {
-    return Field(Json(std::move(args)), "devices").list_value().values(0).struct_value().fields();
+    return Json(std::move(args))["devices"][0];
   };
   EXPECT_EQ(of_first({"devices"}).count("regions"), 0u);
-  EXPECT_EQ(of_first({"devices", "--admin"}).at("regions").string_value(), "0");
+  EXPECT_EQ(of_first({"devices", "--admin"}).at("regions"), "0");
 }
 
 TEST_P(MrctlTest, WrongUsageIsStatusTwoAndOneLineThatTellsWhatIsAllowed) {

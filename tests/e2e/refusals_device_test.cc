@@ -9,8 +9,10 @@ namespace {
 // Where devices that ignore iova take buffers (design: ThreadSanitizer has its own place).
 #if defined(__SANITIZE_THREAD__)
 constexpr uint64_t kWindow = 0x7e8000000000;
+constexpr uint64_t kWindowEnd = 0x7f0000000000;
 #else
 constexpr uint64_t kWindow = 0x650000000000;
+constexpr uint64_t kWindowEnd = 0x700000000000;
 #endif
 
 class DeviceTest : public RefusalTest<DaemonTest> {
@@ -171,8 +173,8 @@ TEST_F(DeviceTest, ADeviceThatIgnoresTheAddressTakesBuffersInTheWindowOnly) {
     Refused(client, RequestFor(id, addr, kPage), v1::ADDRESS_UNUSABLE);
   }
   // The last pages of the window, of which the buffer would reach out.
-  Refused(client, RequestFor(id, 0x700000000000 - kPage, kPage), v1::ADDRESS_UNUSABLE);
-  EXPECT_TRUE(client.Register(RequestFor(id, 0x700000000000 - 4 * kPage, kPage)).ok());
+  Refused(client, RequestFor(id, kWindowEnd - kPage, kPage), v1::ADDRESS_UNUSABLE);
+  EXPECT_TRUE(client.Register(RequestFor(id, kWindowEnd - 4 * kPage, kPage)).ok());
 }
 
 TEST_F(DeviceTest, TwoClientsMayUseTheSameAddressesOfTheWindow) {
