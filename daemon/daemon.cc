@@ -95,9 +95,10 @@ struct Front {
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
         rpc(loop, broker.books(), std::move(sockets.rpc),
-            [&server](UniqueFd connection, auto on_abuse) {
-              server.Serve(std::move(connection), std::move(on_abuse));
-            }) {}
+            {[&server](UniqueFd connection, uid_t uid, auto on_abuse) {
+               server.Serve(std::move(connection), uid, std::move(on_abuse));
+             },
+             [&server](int connection) { server.Ended(connection); }}) {}
 
   ipc::AttachServer admin;
   ipc::AttachServer attach;

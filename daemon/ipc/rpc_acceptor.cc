@@ -12,10 +12,10 @@
 
 namespace mrd::ipc {
 
-RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Serve serve)
+RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Server server)
     : loop_(loop),
       books_(books),
-      serve_(std::move(serve)),
+      server_(std::move(server)),
       listener_(loop, std::move(socket), [this](UniqueFd fd) { Accept(std::move(fd)); }) {}
 
 void RpcAcceptor::Accept(UniqueFd connection) {
@@ -46,6 +46,7 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   entry.over = EventSource(loop_, key, EPOLLRDHUP | EPOLLET, [this, key, one](uint32_t) {
     // The peer may have closed its sending half only: gRPC lets go of it too.
     shutdown(key, SHUT_RDWR);
+    server_.ended(key);
     books_.Release(connections_.at(key).uid, one);
     connections_.erase(key);
   });
@@ -54,9 +55,11 @@ void RpcAcceptor::Accept(UniqueFd connection) {
     books_.Release(peer.uid, one);
     return;
   }
-  serve_(std::move(connection), [warnings = warnings_, uid = peer.uid](const char* what) {
-    warnings->Warn(uid, absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
-  });
+  server_.serve(
+      std::move(connection), peer.uid, [warnings = warnings_, uid = peer.uid](const char* what) {
+        warnings->Warn(uid,
+                       absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
+      });
 }
 
 void RpcAcceptor::EndAll() {

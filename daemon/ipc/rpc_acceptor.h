@@ -18,11 +18,14 @@ namespace mrd::ipc {
 // Main thread.
 class RpcAcceptor {
  public:
-  // Takes each connection, and shuts it down when it is done with it. `on_abuse`: as
-  // service::Server has it.
-  using Serve = std::function<void(UniqueFd connection, std::function<void(const char*)> on_abuse)>;
+  // Who serves connections: as service::Server has it.
+  struct Server {
+    std::function<void(UniqueFd connection, uid_t uid, std::function<void(const char*)> on_abuse)>
+        serve;
+    std::function<void(int connection)> ended;
+  };
 
-  RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Serve serve);
+  RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Server server);
 
   // Shuts down all connections, also those whose peers do not read what was sent to them. What was
   // sent they can still read.
@@ -39,7 +42,7 @@ class RpcAcceptor {
 
   sd_event* const loop_;
   broker::Books& books_;
-  const Serve serve_;
+  const Server server_;
   std::unordered_map<int, Connection> connections_;  // By watched descriptor.
   // Shared with what tells of a connection, which may do so until the process ends.
   const std::shared_ptr<SparseWarnings> warnings_ = std::make_shared<SparseWarnings>();

@@ -16,6 +16,7 @@
 #include "daemon/broker/session.h"
 #include "daemon/service/answers.h"
 #include "daemon/service/error.h"
+#include "daemon/service/guarded_connection.h"
 #include "daemon/service/handoff.h"
 #include "daemon/service/queue_gate.h"
 
@@ -87,15 +88,20 @@ class Call : public Answer {
     const size_t bytes = status.ok() ? response.ByteSizeLong() : status.message().size();
     answer_ = method_->environment->answers.Started(this, uid(), kCallBytes + bytes);
     HandOver(static_cast<Tag*>(&main_tag_));
-    if (status.ok()) {
-      writer_.Finish(response, grpc::Status::OK, static_cast<Tag*>(&main_tag_));
-    } else {
-      writer_.FinishWithError(ToGrpc(status), static_cast<Tag*>(&main_tag_));
-    }
+    const bool passed = method_->environment->gate.Pass([&] {
+      if (status.ok()) {
+        writer_.Finish(response, grpc::Status::OK, static_cast<Tag*>(&main_tag_));
+      } else {
+        writer_.FinishWithError(ToGrpc(status), static_cast<Tag*>(&main_tag_));
+      }
+    });
+    if (!passed) OnEvent(false);  // The server is shut down, and with it the connection.
   }
 
   void Hold() override { refs_.fetch_add(1); }
   void Cancel() override {
+    // The connection as a whole: what gRPC has begun to send it keeps for as long as that stands.
+    EndPeer(context_.peer(), "answers that it does not read");
     context_.TryCancel();
     Unref();
   }

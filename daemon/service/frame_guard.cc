@@ -1,21 +1,13 @@
 #include "daemon/service/frame_guard.h"
 
-#include <string.h>
-
 #include <algorithm>
 
 namespace mrd::service {
 namespace {
 
-// RFC 9113, section 6.
-enum FrameType : unsigned char {
-  kHeaders = 1,
-  kResetStream = 3,
-  kSettings = 4,
-  kPing = 6,
-  kContinuation = 9,
-};
-constexpr unsigned char kAck = 1;
+constexpr size_t kPrefaceBytes = 24;  // "PRI * HTTP/2.0..."; gRPC looks at it.
+// A DATA frame of less brings little on.
+constexpr size_t kFewBytes = 16;
 
 }  // namespace
 
@@ -28,67 +20,91 @@ bool TokenBucket::Take(Clock::time_point now) {
   return true;
 }
 
-const char* FrameGuard::Look(const char* bytes, size_t length, Clock::time_point now) {
-  while (length > 0) {
-    if (skip_ > 0) {
-      const size_t skipped = std::min(skip_, length);
-      skip_ -= skipped;
-      bytes += skipped;
-      length -= skipped;
-      continue;
-    }
-    const size_t taken = std::min(kFrameHeaderBytes - header_bytes_, length);
-    memcpy(header_ + header_bytes_, bytes, taken);
-    header_bytes_ += taken;
-    bytes += taken;
-    length -= taken;
-    if (header_bytes_ < kFrameHeaderBytes) break;
-    header_bytes_ = 0;
-    if (const char* const too_much = LookAtHeader(now)) return too_much;
+FrameGuard::FrameGuard(uint32_t most_streams, std::shared_ptr<StreamCount> streams_of_user,
+                       Clock::time_point now)
+    : most_streams_(most_streams),
+      streams_of_user_(std::move(streams_of_user)),
+      received_(kPrefaceBytes),
+      going_out_(0),
+      pings_(kMostPings, kPingsASecond, now),
+      resets_(kMostResets, kResetsASecond, now),
+      idle_(kMostIdle, kIdleASecond, now) {}
+
+FrameGuard::~FrameGuard() { streams_of_user_->fetch_sub(open_.size()); }
+
+const char* FrameGuard::Received(const char* bytes, size_t length, Clock::time_point now) {
+  MutexLock lock(mutex_);
+  return received_.Read(bytes, length, [&](const FrameHeader& frame) MRD_REQUIRES(mutex_) {
+    return Look(frame, now);
+  });
+}
+
+void FrameGuard::Sent(const char* bytes, size_t length) {
+  MutexLock lock(mutex_);
+  going_out_.Read(bytes, length, [&](const FrameHeader& frame) MRD_REQUIRES(mutex_) -> const char* {
+    const bool ends =
+        frame.type == FrameHeader::kResetStream ||
+        (frame.type == FrameHeader::kHeaders && (frame.flags & FrameHeader::kEndStream) != 0);
+    if (ends) CloseStream(frame.stream);
+    return nullptr;
+  });
+}
+
+const char* FrameGuard::Look(const FrameHeader& frame, Clock::time_point now) {
+  const bool ack = (frame.flags & FrameHeader::kAck) != 0;
+  switch (frame.type) {
+    case FrameHeader::kHeaders:
+      return LookAtHeaders(frame);
+    case FrameHeader::kContinuation:
+      block_bytes_ += frame.length;
+      if (block_bytes_ > kMostHeaderBytes) return "metadata of more than 64 KiB";
+      break;
+    case FrameHeader::kResetStream:
+      CloseStream(frame.stream);
+      return resets_.Take(now) ? nullptr : "too many calls that are reset";
+    case FrameHeader::kGoAway:
+      return ++goaways_ <= kMostGoAways ? nullptr : "too many GOAWAY frames";
+    case FrameHeader::kSettings:
+      // gRPC would take an early one for the defaults, which have no bound.
+      if (ack && !sent_) return "it acknowledged settings before any were sent";
+      if (ack) acknowledged_ = true;
+      [[fallthrough]];
+    case FrameHeader::kPing:
+      if (ack) break;
+      return pings_.Take(now) ? nullptr : "too many PING and SETTINGS frames";
+    case FrameHeader::kData:
+      if (frame.length >= kFewBytes && (frame.flags & FrameHeader::kPadded) == 0) return nullptr;
+      if ((frame.flags & FrameHeader::kEndStream) != 0) return nullptr;
+      break;
+    default:
+      break;
+  }
+  return idle_.Take(now) ? nullptr : "too many frames that bring nothing on";
+}
+
+const char* FrameGuard::LookAtHeaders(const FrameHeader& frame) {
+  block_bytes_ = frame.length;
+  if (block_bytes_ > kMostHeaderBytes) return "metadata of more than 64 KiB";
+  if (!acknowledged_ && ++early_streams_ > most_streams_) {
+    return "more calls than may run at once, before it acknowledged how many may";
+  }
+  // gRPC passes over those of old streams and of even ones: they are no calls.
+  if (frame.stream % 2 == 0 || frame.stream <= last_stream_) {
+    idle_.Add(-1);
+    return nullptr;
+  }
+  last_stream_ = frame.stream;
+  pings_.Add(1);
+  idle_.Add(kIdleACall);
+  open_.insert(frame.stream);
+  if (streams_of_user_->fetch_add(1) >= kMostStreamsOfUser) {
+    return "more calls than a user may have under way";
   }
   return nullptr;
 }
 
-const char* FrameGuard::LookAtHeader(Clock::time_point now) {
-  skip_ = header_[0] << 16 | header_[1] << 8 | header_[2];
-  const unsigned char type = header_[3];
-  const unsigned char flags = header_[4];
-  const uint32_t stream =
-      (header_[5] & 0x7fu) << 24 | header_[6] << 16 | header_[7] << 8 | header_[8];
-  switch (type) {
-    case kHeaders:
-      block_bytes_ = skip_;
-      // gRPC passes over those of old streams and of even ones: they are no calls.
-      if (stream % 2 == 1 && stream > last_stream_) {
-        last_stream_ = stream;
-        pings_.Add();
-      }
-      if (!acknowledged_ && ++early_streams_ > most_streams_) {
-        return "more calls than may run at once, before it acknowledged how many may";
-      }
-      break;
-    case kContinuation:
-      block_bytes_ += skip_;
-      break;
-    case kSettings:
-      if (flags & kAck) {
-        // gRPC would take it for the defaults, which have no bound, and for all that it says later.
-        if (!sent_) return "it acknowledged settings before any were sent";
-        acknowledged_ = true;
-        return nullptr;
-      }
-      [[fallthrough]];
-    case kPing:
-      if (!(flags & kAck) && !pings_.Take(now)) return "too many PING and SETTINGS frames";
-      return nullptr;
-    case kResetStream:
-      if (!resets_.Take(now)) return "too many calls that are reset";
-      return nullptr;
-    default:
-      return nullptr;
-  }
-  if (block_bytes_ > kMostHeaderBytes) return "metadata of more than 64 KiB";
-  return nullptr;
+void FrameGuard::CloseStream(uint32_t stream) {
+  if (open_.erase(stream) != 0) streams_of_user_->fetch_sub(1);
 }
 
 }  // namespace mrd::service

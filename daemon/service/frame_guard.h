@@ -7,9 +7,16 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+
+#include "daemon/mutex.h"
+#include "daemon/service/frame_reader.h"
 
 namespace mrd::service {
 
+// So much at once, and so much more a second.
 class TokenBucket {
  public:
   using Clock = std::chrono::steady_clock;
@@ -20,7 +27,7 @@ class TokenBucket {
 
   // False: it was empty.
   bool Take(Clock::time_point now);
-  void Add() { tokens_ += 1; }  // Lost at the next Take if it is beyond the capacity.
+  void Add(double tokens) { tokens_ += tokens; }  // Beyond the capacity: lost at the next Take.
 
  private:
   const double capacity_;
@@ -29,12 +36,16 @@ class TokenBucket {
   Clock::time_point refilled_;
 };
 
-// Sees the bytes that a client sends, in order, and keeps none of them. Not thread-safe, but for
-// Sent.
+// Calls that are under way, over all connections of a user. Thread-safe.
+using StreamCount = std::atomic<uint32_t>;
+
+// Thread-safe: one thread may read from the connection while another writes to it.
 class FrameGuard {
  public:
   using Clock = TokenBucket::Clock;
 
+  // Each takes gRPC some 16 KiB, whether or not the request is ever complete.
+  static constexpr uint32_t kMostStreamsOfUser = 4096;
   // HEADERS with its CONTINUATIONs. gRPC keeps all of a block until it ends, and only then looks at
   // the size of the metadata.
   static constexpr size_t kMostHeaderBytes = 64 << 10;
@@ -45,38 +56,48 @@ class FrameGuard {
   // A call that is reset at once has been taken all the same (CVE-2023-44487).
   static constexpr int kMostResets = 1000;
   static constexpr int kResetsASecond = 200;
+  // Frames that bring nothing on, WINDOW_UPDATE among them. Each call may have some.
+  static constexpr int kMostIdle = 10000;
+  static constexpr int kIdleASecond = 1000;
+  static constexpr int kIdleACall = 16;
+  // Of a client that leaves: one, or two where it does so gracefully.
+  static constexpr int kMostGoAways = 4;
 
   // gRPC refuses calls beyond `most_streams` at a time only once the client has acknowledged that
   // number; until then this does.
-  explicit FrameGuard(uint32_t most_streams, Clock::time_point now = Clock::now())
-      : most_streams_(most_streams),
-        pings_(kMostPings, kPingsASecond, now),
-        resets_(kMostResets, kResetsASecond, now) {}
+  FrameGuard(uint32_t most_streams, std::shared_ptr<StreamCount> streams_of_user,
+             Clock::time_point now = Clock::now());
+  ~FrameGuard();
 
-  // Something goes out to the client: first of all gRPC's own SETTINGS, with the number of streams.
-  void Sent() { sent_ = true; }
+  // These bytes came from the client. Null, or what about them is too much: then the connection is
+  // to be ended, and nothing more is to be looked at.
+  const char* Received(const char* bytes, size_t length, Clock::time_point now = Clock::now());
 
-  // Null, or what about these bytes is too much: then the connection is to be ended, and nothing
-  // more is to be looked at.
-  const char* Look(const char* bytes, size_t length, Clock::time_point now = Clock::now());
+  // Something is going out: first of all gRPC's own SETTINGS, with the number of streams.
+  void Sending() { sent_ = true; }
+  // These bytes have gone out.
+  void Sent(const char* bytes, size_t length);
 
  private:
-  static constexpr size_t kPrefaceBytes = 24;  // "PRI * HTTP/2.0..."; gRPC looks at it.
-  static constexpr size_t kFrameHeaderBytes = 9;
-
-  const char* LookAtHeader(Clock::time_point now);
+  const char* Look(const FrameHeader& frame, Clock::time_point now) MRD_REQUIRES(mutex_);
+  const char* LookAtHeaders(const FrameHeader& frame) MRD_REQUIRES(mutex_);
+  void CloseStream(uint32_t stream) MRD_REQUIRES(mutex_);
 
   const uint32_t most_streams_;
-  size_t skip_ = kPrefaceBytes;  // Bytes to come that are no frame header.
-  unsigned char header_[kFrameHeaderBytes];
-  size_t header_bytes_ = 0;
+  const std::shared_ptr<StreamCount> streams_of_user_;
   std::atomic<bool> sent_{false};
-  bool acknowledged_ = false;
-  uint32_t early_streams_ = 0;
-  uint32_t last_stream_ = 0;
-  size_t block_bytes_ = 0;
-  TokenBucket pings_;
-  TokenBucket resets_;
+  Mutex mutex_;
+  FrameReader received_ MRD_GUARDED_BY(mutex_);
+  FrameReader going_out_ MRD_GUARDED_BY(mutex_);
+  bool acknowledged_ MRD_GUARDED_BY(mutex_) = false;
+  uint32_t early_streams_ MRD_GUARDED_BY(mutex_) = 0;
+  uint32_t last_stream_ MRD_GUARDED_BY(mutex_) = 0;
+  std::unordered_set<uint32_t> open_ MRD_GUARDED_BY(mutex_);  // Streams that have not ended.
+  size_t block_bytes_ MRD_GUARDED_BY(mutex_) = 0;
+  int goaways_ MRD_GUARDED_BY(mutex_) = 0;
+  TokenBucket pings_ MRD_GUARDED_BY(mutex_);
+  TokenBucket resets_ MRD_GUARDED_BY(mutex_);
+  TokenBucket idle_ MRD_GUARDED_BY(mutex_);
 };
 
 }  // namespace mrd::service

@@ -9,18 +9,31 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <unordered_map>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/strip.h"
 #include "daemon/mutex.h"
 #include "daemon/service/frame_guard.h"
 
 namespace mrd::service {
 namespace {
 
-// Of a socket and of no other one, though its descriptor's number is used again (socket(7); of one
-// network namespace before Linux 5.4, and all that a daemon accepts are of one). 0: unknown.
+constexpr size_t kKernelMostFds = 253;  // SCM_MAX_FD.
+
+struct Guarded {
+  Guarded(Client client, uint32_t most_streams, std::shared_ptr<StreamCount> streams)
+      : client(std::move(client)), guard(most_streams, std::move(streams)) {}
+
+  const Client client;
+  FrameGuard guard;
+  std::atomic<bool> ended{false};
+};
+
+// Of a socket and of no other one, though its descriptor's number is used again (socket(7),
+// SO_COOKIE; of one network namespace before Linux 5.4, and all that a daemon accepts are of one).
+// 0: unknown.
 uint64_t CookieOf(int fd) {
   uint64_t cookie = 0;
   socklen_t length = sizeof cookie;
@@ -28,39 +41,45 @@ uint64_t CookieOf(int fd) {
   return cookie;
 }
 
-// Used by one thread at a time, but for guard.Sent: gRPC reads a connection in one.
-struct Guarded {
-  Guarded(uint64_t cookie, uint32_t most_streams, OnAbuse on_abuse)
-      : cookie(cookie), on_abuse(std::move(on_abuse)), guard(most_streams) {}
-
-  const uint64_t cookie;
-  const OnAbuse on_abuse;
-  FrameGuard guard;
-  bool ended = false;
-};
-
-// Thread-safe.
 class Table {
  public:
-  void Add(int fd, std::shared_ptr<Guarded> guarded) {
+  bool Add(int fd, uint32_t most_streams, Client client) {
+    const uint64_t cookie = CookieOf(fd);
+    if (cookie == 0) return false;
     MutexLock lock(mutex_);
-    by_fd_[fd] = std::move(guarded);  // Instead of one whose socket has gone.
+    auto& streams = streams_[client.uid];
+    auto count = streams.lock();
+    if (!count) streams = count = std::make_shared<StreamCount>(0);
+    by_cookie_[cookie] =
+        std::make_shared<Guarded>(std::move(client), most_streams, std::move(count));
+    return true;
+  }
+
+  void Remove(int fd) {
+    const uint64_t cookie = CookieOf(fd);
+    std::shared_ptr<Guarded> gone;
+    MutexLock lock(mutex_);
+    const auto known = by_cookie_.find(cookie);
+    if (known == by_cookie_.end()) return;
+    gone = std::move(known->second);
+    by_cookie_.erase(known);
+    const uint32_t uid = gone->client.uid;
+    gone.reset();
+    if (streams_[uid].expired()) streams_.erase(uid);
   }
 
   // Null: not guarded.
   std::shared_ptr<Guarded> Find(int fd) {
-    std::shared_ptr<Guarded> found;
-    {
-      MutexLock lock(mutex_);
-      if (const auto known = by_fd_.find(fd); known != by_fd_.end()) found = known->second;
-    }
-    if (found && found->cookie != CookieOf(fd)) found.reset();
-    return found;
+    const uint64_t cookie = CookieOf(fd);
+    MutexLock lock(mutex_);
+    const auto known = by_cookie_.find(cookie);
+    return known == by_cookie_.end() ? nullptr : known->second;
   }
 
  private:
   Mutex mutex_;
-  std::unordered_map<int, std::shared_ptr<Guarded>> by_fd_ MRD_GUARDED_BY(mutex_);
+  std::unordered_map<uint64_t, std::shared_ptr<Guarded>> by_cookie_ MRD_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, std::weak_ptr<StreamCount>> streams_ MRD_GUARDED_BY(mutex_);
 };
 
 Table& Connections() {
@@ -73,44 +92,90 @@ Table& Connections() {
 // gRPC is sending: the connection is over in any case.
 void SendGoAway(int fd, const std::string& why) {
   constexpr char kEnhanceYourCalm = 11;
-  std::string frame{0, 0, static_cast<char>(8 + why.size()), 7, 0, 0, 0, 0, 0};
+  std::string frame{0, 0, static_cast<char>(8 + why.size()), FrameHeader::kGoAway, 0, 0, 0, 0, 0};
   frame += std::string{0x7f, '\xff', '\xff', '\xff', 0, 0, 0, kEnhanceYourCalm} + why;
   send(fd, frame.data(), frame.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-const char* Look(Guarded& guarded, const msghdr& message, size_t length) {
+void End(int fd, Guarded& guarded, const char* what) {
+  if (guarded.ended.exchange(true)) return;
+  SendGoAway(fd, what);
+  shutdown(fd, SHUT_RDWR);  // Also ends what gRPC waits to send to a peer that does not read.
+  guarded.client.on_abuse(what);
+}
+
+// Calls `each` with the pieces of the first `length` bytes of a message, until it returns a text.
+template <typename Each>
+const char* ForEachPiece(const msghdr& message, size_t length, Each each) {
   for (size_t i = 0; i < message.msg_iovlen && length > 0; ++i) {
     const iovec& piece = message.msg_iov[i];
-    const size_t read = std::min(piece.iov_len, length);
-    const char* const too_much = guarded.guard.Look(static_cast<const char*>(piece.iov_base), read);
-    if (too_much != nullptr) return too_much;
-    length -= read;
+    const size_t bytes = std::min(piece.iov_len, length);
+    const char* const text = each(static_cast<const char*>(piece.iov_base), bytes);
+    if (text != nullptr) return text;
+    length -= bytes;
   }
   return nullptr;
 }
 
-// What recvmsg has read of a guarded connection: its length, or -1 and errno.
-ssize_t Pass(int fd, Guarded& guarded, const msghdr& message, ssize_t length) {
-  if (!guarded.ended) {
-    const char* const too_much = Look(guarded, message, length);
-    if (too_much == nullptr) return length;
-    guarded.ended = true;
-    SendGoAway(fd, too_much);
-    shutdown(fd, SHUT_RDWR);  // Also ends what gRPC waits to send to a peer that does not read.
-    guarded.on_abuse(too_much);
+// Hands the descriptors on. True: there were some.
+bool TakeDescriptors(const msghdr& message, const Client& client) {
+  bool any = false;
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(const_cast<msghdr*>(&message), part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; ++i) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      client.on_descriptor(UniqueFd(fd));
+      any = true;
+    }
   }
+  return any;
+}
+
+ssize_t Receive(int fd, msghdr* message, int flags) {
+  return syscall(SYS_recvmsg, fd, message, flags);
+}
+
+ssize_t ReceiveGuarded(int fd, Guarded& guarded, msghdr* message, int flags) {
+  // gRPC has no room for descriptors: the kernel would drop them right here, and the close of some
+  // sleeps as long as their sender likes (SO_LINGER).
+  alignas(cmsghdr) char control[CMSG_SPACE(kKernelMostFds * sizeof(int))];
+  msghdr with_control = *message;
+  with_control.msg_control = control;
+  with_control.msg_controllen = sizeof control;
+  const ssize_t length = Receive(fd, &with_control, flags | MSG_CMSG_CLOEXEC);
+  if (length <= 0) return length;
+  const char* too_much = TakeDescriptors(with_control, guarded.client)
+                             ? "descriptors, which belong to the attach socket"
+                             : nullptr;
+  if (too_much == nullptr && !guarded.ended) {
+    too_much = ForEachPiece(*message, length, [&](const char* bytes, size_t count) {
+      return guarded.guard.Received(bytes, count);
+    });
+  }
+  if (too_much != nullptr) End(fd, guarded, too_much);
+  message->msg_controllen = 0;
+  message->msg_flags = with_control.msg_flags;
+  if (!guarded.ended) return length;
   errno = ECONNRESET;
   return -1;
 }
 
 }  // namespace
 
-bool Guard(int connection, uint32_t most_streams, OnAbuse on_abuse) {
-  const uint64_t cookie = CookieOf(connection);
-  if (cookie == 0) return false;
-  Connections().Add(connection,
-                    std::make_shared<Guarded>(cookie, most_streams, std::move(on_abuse)));
-  return true;
+bool Guard(int connection, uint32_t most_streams, Client client) {
+  return Connections().Add(connection, most_streams, std::move(client));
+}
+
+void Unguard(int connection) { Connections().Remove(connection); }
+
+void EndPeer(const std::string& peer, const char* what) {
+  absl::string_view number = peer;
+  int fd;
+  if (!absl::ConsumePrefix(&number, "fd:") || !absl::SimpleAtoi(number, &fd)) return;
+  if (const auto guarded = Connections().Find(fd)) End(fd, *guarded, what);
 }
 
 bool GuardsWork() {
@@ -121,14 +186,21 @@ bool GuardsWork() {
 }  // namespace mrd::service
 
 extern "C" ssize_t recvmsg(int fd, msghdr* message, int flags) {
-  const ssize_t length = syscall(SYS_recvmsg, fd, message, flags);
-  if (length <= 0) return length;
-  const auto guarded = mrd::service::Connections().Find(fd);
-  if (!guarded) return length;
-  return mrd::service::Pass(fd, *guarded, *message, length);
+  using mrd::service::Connections;
+  const auto guarded = Connections().Find(fd);
+  if (!guarded) return mrd::service::Receive(fd, message, flags);
+  return mrd::service::ReceiveGuarded(fd, *guarded, message, flags);
 }
 
 extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
-  if (const auto guarded = mrd::service::Connections().Find(fd)) guarded->guard.Sent();
-  return syscall(SYS_sendmsg, fd, message, flags);
+  const auto guarded = mrd::service::Connections().Find(fd);
+  if (guarded) guarded->guard.Sending();
+  const ssize_t length = syscall(SYS_sendmsg, fd, message, flags);
+  if (guarded && length > 0) {
+    mrd::service::ForEachPiece(*message, length, [&](const char* bytes, size_t count) {
+      guarded->guard.Sent(bytes, count);
+      return static_cast<const char*>(nullptr);
+    });
+  }
+  return length;
 }

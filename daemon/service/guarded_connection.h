@@ -1,26 +1,40 @@
 // Puts a FrameGuard before gRPC: the connections that are handed to it are read through one.
+//
+// gRPC 1.51 makes its own endpoint of a descriptor, without a place for a filter, and a relay
+// before it would cost each call two hops between threads. So this program has a recvmsg and a
+// sendmsg of its own, which the dynamic linker gives to gRPC as well; for all other sockets they do
+// what the kernel's do. All of it is thread-safe.
 #ifndef MRD_DAEMON_SERVICE_GUARDED_CONNECTION_H_
 #define MRD_DAEMON_SERVICE_GUARDED_CONNECTION_H_
 
 #include <cstdint>
 #include <functional>
+#include <string>
+
+#include "daemon/unique_fd.h"
 
 namespace mrd::service {
 
-// Told once, from any thread, what was too much.
-using OnAbuse = std::function<void(const char* what)>;
+// Whose a connection is, and who is told of it, from any thread.
+struct Client {
+  uint32_t uid;
+  // Once, when it is ended for what its client did.
+  std::function<void(const char* what)> on_abuse;
+  // Of each descriptor that the client sends, which nobody asked for. Its close may hang.
+  std::function<void(UniqueFd)> on_descriptor;
+};
 
 // From now on whoever calls recvmsg(2) on this connected stream socket gets what passes a guard.
 // When something does not, the peer is told so (GOAWAY), the socket is shut down, and reading fails
-// with ECONNRESET. The guard ends with the socket; its entry stays until the number of the
-// descriptor is used again. False: the socket cannot be told from a later one of that number, and
-// is to be closed. Thread-safe; to be called before gRPC has the descriptor.
-//
-// gRPC 1.51 makes its own endpoint of a descriptor, without a place for a filter, and a relay
-// before it would cost each call two hops between threads. So this program has a recvmsg and a
-// sendmsg of its own, which the dynamic linker gives to gRPC as well; for all other sockets they do
-// what the kernel's do.
-bool Guard(int connection, uint32_t most_streams, OnAbuse on_abuse);
+// with ECONNRESET. False: the socket cannot be guarded, and is to be closed. To be called before
+// gRPC has the descriptor.
+bool Guard(int connection, uint32_t most_streams, Client client);
+
+// It is over. `connection`: any descriptor of the socket.
+void Unguard(int connection);
+
+// Ends a guarded connection, by what grpc::ServerContext::peer() calls it ("fd:17").
+void EndPeer(const std::string& peer, const char* what);
 
 // Whether other libraries of this program get its recvmsg and sendmsg.
 bool GuardsWork();

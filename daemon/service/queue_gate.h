@@ -10,11 +10,12 @@ namespace mrd::service {
 // Thread-safe.
 class QueueGate {
  public:
-  // Runs `put`, which puts something into the queue, unless the gate is shut.
+  // Runs `put`, which puts something into the queue, unless the gate is shut: then false.
   template <typename Put>
-  void Pass(Put put) {
+  bool Pass(Put put) {
     const std::shared_lock lock(mutex_);
     if (!shut_) put();
+    return !shut_;
   }
 
   // Nothing passes from now on. REQUIRES: the queue is shut down after it.

@@ -81,10 +81,17 @@ class GrpcServer : public Server {
     for (int i = 0; i < environment_.takers; ++i) pollers_.emplace_back([this] { Poll(); });
   }
 
-  void Serve(UniqueFd connection, OnAbuse on_abuse) override {
-    if (!Guard(connection.get(), most_streams_, std::move(on_abuse))) return;
+  void Serve(UniqueFd connection, uint32_t uid,
+             std::function<void(const char*)> on_abuse) override {
+    const auto dispose = [this, uid](UniqueFd fd) {
+      environment_.broker.disposer().Close(uid, std::move(fd));
+    };
+    const Client client{uid, std::move(on_abuse), dispose};
+    if (!Guard(connection.get(), most_streams_, client)) return;
     grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
   }
+
+  void Ended(int connection) override { Unguard(connection); }
 
   void Sweep() override { answers_.Sweep(); }
 

@@ -45,7 +45,11 @@ class Server {
   // Serves this connected stream socket. gRPC owns it from now on, and shuts it down when it is
   // done with it. `on_abuse` is told, from any thread, of what its client did when it is ended for
   // that.
-  virtual void Serve(UniqueFd connection, std::function<void(const char* what)> on_abuse) = 0;
+  virtual void Serve(UniqueFd connection, uint32_t uid,
+                     std::function<void(const char* what)> on_abuse) = 0;
+
+  // It has ended. `connection`: any descriptor of it.
+  virtual void Ended(int connection) = 0;
 
   // To be called about every second: cancels answers that are not read.
   virtual void Sweep() = 0;

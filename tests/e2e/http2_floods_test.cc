@@ -1,5 +1,7 @@
 // HTTP/2 clients that make gRPC keep, or do, what no call and no token is needed for (RFC 9113,
 // 10.5). Each is ended; the daemon stays small, serves others, and ends when it is told to.
+#include <sys/socket.h>
+
 #include <thread>
 
 #include "tests/e2e/http2.h"
@@ -154,6 +156,71 @@ TEST_F(Http2FloodsTest, CallsAfterWhichSomeAreCancelledGoOn) {
   ExpectUndisturbed();
 }
 
+TEST_F(Http2FloodsTest, GoAways) {
+  StartSmall();
+  Http2 connection(dir());
+  Flood(connection, Http2::Encode({Http2::kGoAway, 0, 0, std::string(8, '\0')}), 50000);
+  ExpectEnded(connection, "too many GOAWAY frames");
+}
+
+TEST_F(Http2FloodsTest, EmptyData) {
+  StartSmall();
+  const auto connection = Acknowledged();
+  ASSERT_TRUE(connection->Send(
+      {Http2::kHeaders, kEndHeaders, 1, Http2::CallHeaders(kGetStatus, other_->token())}));
+  Flood(*connection, Http2::Encode({Http2::kData, 0, 1, ""}), 50000);
+  ExpectEnded(*connection, "too many frames that bring nothing on");
+}
+
+TEST_F(Http2FloodsTest, CallsThatNeverEndOnManyConnections) {
+  StartSmall();
+  const std::string headers = Http2::CallHeaders(kGetStatus, "");
+  std::vector<std::unique_ptr<Http2>> connections;
+  for (int i = 0; i < 60; ++i) {  // 7,200 calls.
+    connections.push_back(Acknowledged());
+    for (uint32_t stream = 1; stream < 240; stream += 2) {
+      if (!connections.back()->Send({Http2::kHeaders, kEndHeaders, stream, headers})) break;
+    }
+  }
+  EXPECT_TRUE(WaitUntil(kPatience, [&] {
+    return daemon().Log().find("more calls than a user may have under way") != std::string::npos;
+  }));
+  const uint64_t now = daemon().Pss();
+  printf("%llu MiB more\n", static_cast<unsigned long long>((now - before_) >> 20));
+  connections.clear();
+  // They count no more.
+  EXPECT_TRUE(WaitUntil(kPatience, [&] { return other_->GetStatus().ok(); }));
+}
+
+TEST_F(Http2FloodsTest, DescriptorsOnTheGrpcSocket) {
+  StartSmall();
+  const UniqueFd connection(Connect(dir() + "/mrd.sock", SOCK_STREAM));
+  const size_t fds = daemon().resources().fds;
+  const std::string bytes = Http2::kPreface;
+  const int passed[] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof passed)] = {};
+  iovec piece{const_cast<char*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* const part = CMSG_FIRSTHDR(&message);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof passed);
+  memcpy(CMSG_DATA(part), passed, sizeof passed);
+  ASSERT_GT(sendmsg(connection.get(), &message, 0), 0);
+  char answer[4096];
+  while (recv(connection.get(), answer, sizeof answer, 0) > 0) {
+  }  // Until it is closed.
+  EXPECT_TRUE(WaitUntil(kPatience, [&] {
+    return daemon().Log().find("descriptors, which belong to the attach socket") !=
+               std::string::npos &&
+           daemon().resources().fds <= fds;
+  })) << daemon().Log();
+}
+
 class UnreadTest : public Http2FloodsTest {
  protected:
   void TearDown() override {
@@ -218,7 +285,9 @@ TEST_F(UnreadTest, AnswersTakeBoundedMemory) {
   }
   most -= std::min(most, before_);
   printf("at most %llu MiB more\n", static_cast<unsigned long long>(most >> 20));
-  if (!kSanitized) EXPECT_LT(most, 3 * kMost);  // A sanitizer needs several times as much.
+  if (!kSanitized) {  // A sanitizer needs several times as much.
+    EXPECT_LT(most, 3 * kMost);
+  }
 }
 
 }  // namespace
