@@ -46,8 +46,9 @@ class AttachConnection final {
   const v1::AttachWelcome& welcome() const { return welcome_; }
 
   // Passes fds[i] as buffer ids[i], in as many packets as the daemon's limit needs. The caller
-  // keeps its descriptors. REQUIRES: as many fds as ids.
-  absl::Status PassBuffers(std::span<const uint64_t> ids, std::span<const int> fds);
+  // keeps its descriptors. `passed`: how many went out, the first ones; on an error those of the
+  // packets before it. REQUIRES: as many fds as ids.
+  absl::Status PassBuffers(std::span<const uint64_t> ids, std::span<const int> fds, size_t* passed);
 
   // Hangs up: the daemon ends the session and all that it holds. No callback follows.
   void HangUp();

@@ -1,6 +1,8 @@
 // The library's calls against services that refuse, break off, and are late.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -48,10 +50,15 @@ class Calls : public ::testing::Test {
     return packets_;
   }
 
+  std::mutex reading_;  // Held: the daemon reads nothing but the hello.
+
  private:
   void Serve(int socket) {
     FakeDaemon::Welcome(socket);
     for (;;) {
+      pollfd waits = {socket, POLLIN, 0};
+      poll(&waits, 1, -1);
+      std::lock_guard read(reading_);
       const ClientSaid said = FakeDaemon::Receive(socket);
       if (said.hung_up) return;
       const auto& ids = said.packet.pass_buffers().buffer_ids();
@@ -66,7 +73,7 @@ class Calls : public ::testing::Test {
     }
   }
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // Guards the next two.
   std::vector<std::pair<uint64_t, ino_t>> passed_;
   std::vector<size_t> packets_;
   FakeDaemon daemon_{[this](int socket) { Serve(socket); }};
@@ -322,6 +329,40 @@ TEST_F(Calls, PassManyBuffersInPacketsOfTheDaemonsSize) {
   ASSERT_TRUE(client.Register({}, ranges).ok());
   EXPECT_SOON(passed().size() == 10);
   EXPECT_THAT(packets(), ElementsAre(4, 4, 2));
+}
+
+// The packets before the one that failed went out, and nothing after it.
+TEST_F(Calls, PassAfterAFailureOnlyWhatTheDaemonDoesNotHave) {
+  // A descriptor that the fake daemon received could take the number of the one closed here.
+  std::unique_lock pause(reading_);
+  Client client = Attach();
+  auto first = client.CreateBuffer(4096);
+  ASSERT_TRUE(client.RegMsgs(*first).ok());  // gRPC has its descriptors from now on.
+  constexpr size_t kBuffers = 8;             // Two packets.
+  constexpr size_t kRounds = 7;              // The library chooses the order of the buffers.
+  std::vector<Buffer> buffers;
+  buffers.reserve(kRounds * kBuffers);
+  for (size_t round = 0; round < kRounds; ++round) {
+    std::vector<Range> ranges;
+    for (size_t i = 0; i < kBuffers; ++i) {
+      buffers.push_back(std::move(*client.CreateBuffer(4096)));
+      ranges.emplace_back(buffers.back());
+    }
+    const int broken = ranges[round].buffer->fd();
+    const internal::UniqueFd kept(fcntl(broken, F_DUPFD_CLOEXEC, broken + 1));
+    close(broken);
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const absl::Status status = client.Register({}, ranges).status();
+      EXPECT_EQ(DetailOf(status)->errno_name(), "EBADF") << status;
+    }
+    ASSERT_EQ(dup3(kept.get(), broken, O_CLOEXEC), broken);
+    ASSERT_TRUE(client.Register({}, ranges).ok());
+  }
+  pause.unlock();
+  EXPECT_SOON(passed().size() == 1 + buffers.size());
+  std::set<ino_t> inodes;
+  for (const auto& [id, inode] : passed()) inodes.insert(inode);
+  EXPECT_EQ(inodes.size(), passed().size());
 }
 
 // A daemon ends the session that goes on passing: the library does not let it come so far.
