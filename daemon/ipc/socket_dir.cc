@@ -18,27 +18,40 @@
 namespace mrd::ipc {
 namespace {
 
+// Empty where only another directory helps.
 std::string AdviceFor(int error, const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path();
   switch (error) {
     case ENOENT:
-      return absl::StrCat("make ", std::filesystem::path(path).parent_path().string(), " first");
+      if (access(parent.c_str(), F_OK) == 0) return "";  // As in /proc.
+      return absl::StrCat("make ", parent, " first");
     case EACCES:
     case EPERM:
       return "run mrd as a user who may";
+    case EEXIST:
     case ENOTDIR:
     case ELOOP:
       return "remove what is in the way";
+    case ENOSPC:
+    case EDQUOT:
+      return "free space there";
+    case EROFS:
+      return "mount its file system writable";
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit of open files (LimitNOFILE)";
     default:
-      return "mend that";
+      return "";
   }
 }
 
 absl::Status Failed(absl::string_view what, const std::string& path) {
   const int error = errno;
+  const std::string advice = AdviceFor(error, path);
   return absl::Status(
       absl::ErrnoToStatusCode(error),
-      absl::StrCat("cannot ", what, " ", path, ": ", strerror(error), "; ", AdviceFor(error, path),
-                   ", or give another directory with --socket-dir"));
+      absl::StrCat("cannot ", what, " ", path, ": ", strerror(error), "; ", advice,
+                   advice.empty() ? "" : ", or ", "give another directory with --socket-dir"));
 }
 
 std::string WithoutSlash(std::string dir) {
@@ -53,7 +66,11 @@ absl::Status MakeDir(const std::string& dir, mode_t mode, struct stat* existing,
     // mkdir is subject to the umask; a directory that was there keeps its owner's choice.
     return chmod(dir.c_str(), mode) == 0 ? absl::OkStatus() : Failed("set the mode of", dir);
   }
-  if (errno != EEXIST || stat(dir.c_str(), existing) < 0) return Failed("make", dir);
+  if (errno != EEXIST) return Failed("make", dir);
+  if (stat(dir.c_str(), existing) < 0) {
+    if (errno == ENOENT) errno = EEXIST;  // A link that leads nowhere.
+    return Failed("make", dir);
+  }
   if (!S_ISDIR(existing->st_mode)) {
     errno = ENOTDIR;
     return Failed("use", dir);
@@ -95,7 +112,8 @@ absl::Status MakeAdminDir(const std::string& dir, bool* made) {
   struct stat link;
   if (lstat(dir.c_str(), &link) < 0) return Failed("look at", dir);
   if (!IsOurs(existing) || !IsOurs(link)) {
-    return NotSafe(dir, absl::StrCat("it belongs to uid ", link.st_uid, ", not to the daemon's"),
+    const uid_t other = IsOurs(link) ? existing.st_uid : link.st_uid;
+    return NotSafe(dir, absl::StrCat("it belongs to uid ", other, ", not to the daemon's"),
                    "remove it, or give another directory with --socket-dir");
   }
   if ((existing.st_mode & (S_IWGRP | S_IWOTH)) != 0) {

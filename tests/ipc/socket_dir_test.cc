@@ -63,6 +63,10 @@ TEST_F(SocketDirTest, RefusesAnAdminDirectoryOfAnotherUser) {
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(status.message()), HasSubstr(AdminDir(dir_)));
   EXPECT_THAT(std::string(status.message()), HasSubstr("65533"));
+  // By a link of one's own too.
+  std::filesystem::rename(AdminDir(dir_), base_ + "/elsewhere");
+  std::filesystem::create_symlink(base_ + "/elsewhere", AdminDir(dir_));
+  EXPECT_THAT(std::string(Open().message()), HasSubstr("65533"));
 }
 
 TEST_F(SocketDirTest, RefusesAnAdminDirectoryThatAnotherUsersLinkLeadsTo) {
@@ -102,7 +106,9 @@ TEST_F(SocketDirTest, SaysWhatToDoWhereItCannotMakeADirectory) {
               AllOf(HasSubstr("make " + base_ + "/missing first"), HasSubstr("--socket-dir")));
   std::ofstream(base_ + "/file") << "in the way";
   EXPECT_THAT(refused(base_ + "/file"), HasSubstr("remove what is in the way"));
-  EXPECT_THAT(refused("/proc/mrd"), HasSubstr("--socket-dir"));
+  std::filesystem::create_symlink("nowhere", base_ + "/link");
+  EXPECT_THAT(refused(base_ + "/link"), HasSubstr("remove what is in the way"));
+  EXPECT_THAT(refused("/proc/mrd"), HasSubstr("; give another directory with --socket-dir"));
 }
 
 TEST_F(SocketDirTest, SaysWhoseLockIsInTheWay) {
