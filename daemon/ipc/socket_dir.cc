@@ -124,6 +124,13 @@ absl::Status MakeAdminDir(const std::string& dir, bool* made) {
   return absl::OkStatus();
 }
 
+// A daemon whose start fails removes its lock file: who opened it before gets a lock that is none.
+bool IsThere(const UniqueFd& lock, const std::string& path) {
+  struct stat locked, there;
+  return fstat(lock.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0 &&
+         locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
+}
+
 // Writes its pid into the locked file, for the one that is refused.
 absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
   const std::string path = dir + "/lock";
@@ -145,6 +152,7 @@ absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
         absl::StrCat("another mrd (pid ", strtok(pid, "\n") ? pid : "unknown", ") serves ", dir,
                      "; stop it, or give another directory with --socket-dir"));
   }
+  if (!IsThere(lock, path)) return Lock(dir);
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(lock.get(), 0) < 0 ||
       pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
