@@ -39,7 +39,8 @@ absl::Status BufferState::Release() {
   v1::ReleaseBuffersRequest request;
   request.add_buffer_ids(id);
   absl::Status released = session_->rpc().ReleaseBuffers(request, session_->call_timeout());
-  session_->CountReleased();
+  // After another error the daemon may have it still.
+  if (released.ok() || ReasonOf(released) == v1::BUFFER_UNKNOWN) session_->CountReleased();
   return released;
 }
 

@@ -396,6 +396,26 @@ TEST_F(Calls, PassNoMoreBuffersThanTheDaemonHolds) {
   ASSERT_TRUE(client.Register({}, all_but_one).ok());
 }
 
+TEST_F(Calls, CountABufferUntilTheDaemonHasLetGo) {
+  services_.on_release = [](int n) {
+    return n == 1 ? absl::InternalError("no") : MakeError(v1::BUFFER_UNKNOWN, "what buffer?");
+  };
+  Client client = Attach();
+  std::vector<Buffer> buffers;
+  std::vector<Range> ranges;
+  buffers.reserve(client.welcome().limits().max_buffers());
+  while (buffers.size() < buffers.capacity()) {
+    buffers.push_back(std::move(*client.CreateBuffer(4096)));
+    ranges.emplace_back(buffers.back());
+  }
+  ASSERT_TRUE(client.Register({}, ranges).ok());
+  auto more = client.CreateBuffer(4096);
+  EXPECT_EQ(buffers[0].Release().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(ReasonOf(client.RegMsgs(*more).status()), v1::QUOTA_BUFFERS);
+  EXPECT_EQ(ReasonOf(buffers[1].Release()), v1::BUFFER_UNKNOWN);
+  EXPECT_TRUE(client.RegMsgs(*more).ok());
+}
+
 TEST_F(Calls, OfManyThreadsPassABufferOnceAndBeforeUsingIt) {
   Client client = Attach();
   auto buffer = client.CreateBuffer(4096);
