@@ -283,6 +283,17 @@ TEST_P(MrctlTest, WhoMayNotUseTheSocketIsToldWhichAndWhatToDo) {
   EXPECT_THAT(said, HasSubstr("0660"));
 }
 
+// Ctrl-C would be blocked, and nobody would read it.
+TEST_P(MrctlTest, RegisterHoldsNothingWhereItCannotWaitForASignal) {
+  StartThis();
+  Process shell({.argv = {"/bin/sh", "-c",
+                          std::string("ulimit -n 4; exec ") + kMrctl +
+                              " register --size 4K --socket-dir=" + dir()},
+                 .stderr_path = err_path()});
+  EXPECT_EQ(shell.ExitStatus(), 1);
+  EXPECT_THAT(ReadFile(err_path()), HasSubstr("cannot wait for Ctrl-C: Too many open files"));
+}
+
 // A socket must not become its standard output.
 TEST_P(MrctlTest, AClosedStandardOutputIsAnErrorAndNothingGoesToTheDaemon) {
   StartThis();
