@@ -24,7 +24,7 @@ namespace mrd::internal {
 
 struct AttachParameters {
   std::string path;    // Of the attach socket.
-  bool admin = false;  // It is the operators'.
+  bool admin = false;  // It is the admin socket.
   std::string name;
   std::chrono::milliseconds timeout;  // For each step: connecting, being welcomed, passing buffers.
   std::function<void(const v1::AttachEvent&)> on_event;  // May be empty.

@@ -252,13 +252,13 @@ TEST_P(MrctlTest, ADaemonThatIsNotThereIsStatusThreeAndThePath) {
   EXPECT_THAT(run.err, HasSubstr("/tmp/no-such-dir/attach.sock"));
 }
 
-TEST_P(MrctlTest, TheOperatorsDirectoryIsToldFromTheClientsAtOnce) {
+TEST_P(MrctlTest, TheAdminDirectoryIsToldFromTheClientsAtOnce) {
   StartThis();
   const auto began = Clock::now();
   for (const char* more : {"--json", "--admin"}) {
     const Outcome run = MrctlAlone({"devices", more, "--socket-dir=" + dir() + "-admin"});
     EXPECT_EQ(run.status, 3);
-    EXPECT_THAT(run.err, HasSubstr("give " + dir() + ","));
+    EXPECT_THAT(run.err, HasSubstr("is for admins: give " + dir() + ";"));
   }
   EXPECT_LT(Clock::now() - began, Promised(seconds(5)));
 }
