@@ -205,17 +205,21 @@ void AttachConnection::HangUp() {
   shutdown(shared_->socket.get(), SHUT_RDWR);
 }
 
-absl::Status AttachConnection::PassBuffers(std::span<const uint64_t> ids,
-                                           std::span<const int> fds) {
+absl::Status AttachConnection::PassBuffers(std::span<const uint64_t> ids, std::span<const int> fds,
+                                           size_t* passed) {
   const size_t most = std::max<size_t>(welcome_.limits().max_buffers_per_packet(), 1);
+  *passed = 0;
   MutexLock lock(&send_mutex_);
   for (size_t first = 0; first < ids.size(); first += most) {
     const size_t count = std::min(most, ids.size() - first);
     v1::ClientPacket packet;
-    auto* passed = packet.mutable_pass_buffers()->mutable_buffer_ids();
-    passed->Add(ids.begin() + first, ids.begin() + first + count);
+    packet.mutable_pass_buffers()->mutable_buffer_ids()->Add(ids.begin() + first,
+                                                             ids.begin() + first + count);
     const int error = SendPacket(shared_->socket.get(), packet, fds.subspan(first, count));
-    if (error == 0) continue;
+    if (error == 0) {
+      *passed += count;
+      continue;
+    }
     if (error == EPIPE || error == ECONNRESET) {
       shared_->state->End(shared_->LostError("hung up"));
       return shared_->state->Check();

@@ -24,7 +24,7 @@ namespace mrd::internal {
 
 struct AttachParameters {
   std::string path;    // Of the attach socket.
-  bool admin = false;  // It is the operators'.
+  bool admin = false;  // It is the admin socket.
   std::string name;
   std::chrono::milliseconds timeout;  // For each step: connecting, being welcomed, passing buffers.
   std::function<void(const v1::AttachEvent&)> on_event;  // May be empty.
@@ -46,8 +46,9 @@ class AttachConnection final {
   const v1::AttachWelcome& welcome() const { return welcome_; }
 
   // Passes fds[i] as buffer ids[i], in as many packets as the daemon's limit needs. The caller
-  // keeps its descriptors. REQUIRES: as many fds as ids.
-  absl::Status PassBuffers(std::span<const uint64_t> ids, std::span<const int> fds);
+  // keeps its descriptors. `passed`: how many went out, the first ones; on an error those of the
+  // packets before it. REQUIRES: as many fds as ids.
+  absl::Status PassBuffers(std::span<const uint64_t> ids, std::span<const int> fds, size_t* passed);
 
   // Hangs up: the daemon ends the session and all that it holds. No callback follows.
   void HangUp();

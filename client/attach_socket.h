@@ -17,7 +17,7 @@ namespace mrd::internal {
 // Packets of either direction (attach.proto).
 inline constexpr size_t kMaxPacketBytes = 4096;
 
-// Connects to the SOCK_SEQPACKET socket at `path` (`admin`: that of operators). Sending on the
+// Connects to the SOCK_SEQPACKET socket at `path` (`admin`: the admin socket). Sending on the
 // result blocks for at most `send_timeout`. Errors name the path, the cause and what to do
 // (connect_error.h).
 absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin,

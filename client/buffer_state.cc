@@ -39,7 +39,8 @@ absl::Status BufferState::Release() {
   v1::ReleaseBuffersRequest request;
   request.add_buffer_ids(id);
   absl::Status released = session_->rpc().ReleaseBuffers(request, session_->call_timeout());
-  session_->CountReleased();
+  // After another error the daemon may have it still.
+  if (released.ok() || ReasonOf(released) == v1::BUFFER_UNKNOWN) session_->CountReleased();
   return released;
 }
 
@@ -64,12 +65,12 @@ absl::Status BufferState::PassAll(Session& session, std::span<BufferState* const
     ids.push_back(session.NewBufferId());
     fds.push_back(buffer->memory().fd());
   }
-  session.CountPassed(ids.size());
-  if (absl::Status passed = session.connection().PassBuffers(ids, fds); !passed.ok()) return passed;
-  for (size_t i = 0; i < pass.size(); ++i) {
-    pass[i]->id_.store(ids[i], std::memory_order_release);
-  }
-  return absl::OkStatus();
+  size_t passed;
+  absl::Status status = session.connection().PassBuffers(ids, fds, &passed);
+  // Before an id can be seen: who releases it takes it off the count again.
+  session.CountPassed(passed);
+  for (size_t i = 0; i < passed; ++i) pass[i]->id_.store(ids[i], std::memory_order_release);
+  return status;
 }
 
 }  // namespace mrd::internal

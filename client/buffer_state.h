@@ -41,8 +41,9 @@ class BufferState final {
   // Asks the daemon to let go. Regions on it stay.
   absl::Status Release();
 
-  // Passes those of `buffers` that the daemon does not have: all of them or, where the session may
-  // not hold so many (QUOTA_BUFFERS), none. REQUIRES: all of `session`.
+  // Passes those of `buffers` that the daemon does not have; none where the session may not hold
+  // so many (QUOTA_BUFFERS). After another error the daemon has some of them, which know it: a
+  // further try passes the others. REQUIRES: all of `session`.
   static absl::Status PassAll(Session& session, std::span<BufferState* const> buffers);
 
  private:

@@ -52,7 +52,7 @@ struct AttachOptions {
   // The directory of the daemon's sockets. Empty: $MRD_SOCKET_DIR, else /run/mrd. At most 95 bytes;
   // for an admin session 89.
   std::string socket_dir = {};
-  // Attach as an operator, over DIR-admin/attach.sock: for ListSessions and ListAllLeases.
+  // Attach as an admin, over DIR-admin/attach.sock: for ListSessions and ListAllLeases.
   bool admin = false;
   // For people: what this client is. At most 64 bytes of printable UTF-8.
   std::string name = {};

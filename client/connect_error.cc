@@ -53,7 +53,8 @@ bool EndsWith(const std::string& text, std::string_view end) {
   return text.size() > end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-// Advice where the socket's directory comes of something else that is there; empty where not.
+// Advice if the user gave a socket, or the admin directory, instead of the clients' directory; else
+// empty.
 std::string NearMiss(std::string directory, bool admin) {
   if (admin && EndsWith(directory, kAdminEnd)) {
     directory.resize(directory.size() - kAdminEnd.size());  // What was given.
@@ -64,9 +65,8 @@ std::string NearMiss(std::string directory, bool admin) {
   if (!EndsWith(directory, kAdminEnd)) return "";
   const std::string clients = directory.substr(0, directory.size() - kAdminEnd.size());
   if (access(clients.c_str(), F_OK) != 0) return "";
-  return directory + " is the operators' directory: give " + clients +
-         (admin ? ", and an operator's session adds the end itself."
-                : ", and attach as an operator (mrctl --admin) if you are one.");
+  return directory + " is for admins: give " + clients +
+         "; an admin session (mrctl: --admin) adds '-admin' itself.";
 }
 
 // connect(2) needs write permission on the socket and search permission on each directory above.
@@ -111,7 +111,7 @@ absl::Status ConnectError(const std::string& path, bool admin, int errno_value) 
       if (errno_value == ENOTDIR || access(directory.c_str(), F_OK) != 0) {
         return LocalError(
             absl::StatusCode::kUnavailable, what + " (no directory " + directory + ")", errno_value,
-            admin ? "Operators attach over it, on the host itself: it is never given to "
+            admin ? "Admins attach over it, on the host itself: it is never given to "
                     "containers. See whether mrd runs."
                   : "In a container: mount the host's socket directory there. On the host: start "
                     "mrd. Elsewhere: set MRD_SOCKET_DIR (mrctl: --socket-dir) to the "

@@ -9,7 +9,7 @@
 
 namespace mrd::internal {
 
-// For `errno_value` of connect(2) on `path`, the operators' socket if `admin`. UNAVAILABLE,
+// For `errno_value` of connect(2) on `path`, the admin socket if `admin`. UNAVAILABLE,
 // PERMISSION_DENIED (EACCES, EPERM) or DEADLINE_EXCEEDED (EAGAIN: the queue of connections stayed
 // full).
 absl::Status ConnectError(const std::string& path, bool admin, int errno_value);

@@ -42,8 +42,8 @@ class Session final {
   std::string NewRequestId();
   uint64_t NewBufferId() { return next_buffer_id_.fetch_add(1, std::memory_order_relaxed); }
 
-  // How many buffers the daemon holds of this session, or a few more: a buffer is counted before it
-  // is passed and until its release was answered.
+  // How many buffers the daemon holds of this session, or a few more: a buffer is counted from when
+  // it was passed until the daemon said that it let go, or that it has none.
   uint64_t buffers_passed() const { return buffers_passed_.load(std::memory_order_relaxed); }
   void CountPassed(uint64_t count) { buffers_passed_.fetch_add(count, std::memory_order_relaxed); }
   void CountReleased() { buffers_passed_.fetch_sub(1, std::memory_order_relaxed); }

@@ -165,6 +165,17 @@ int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
   return 0;
 }
 
+// False: they are blocked, so that a signal without a source would do nothing.
+bool TakeSignals(sd_event* loop, Daemon* daemon) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const int result = sd_event_add_signal(loop, nullptr, signal, OnSignal, daemon);
+    if (result >= 0) continue;
+    spdlog::error("cannot take the signal {}: {}", strsignal(signal), strerror(-result));
+    return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
@@ -199,10 +210,17 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   }
   {
     Daemon daemon(options, **fabric, *sockets, loop);
-    sd_event_add_signal(loop, nullptr, SIGTERM, OnSignal, &daemon);
-    sd_event_add_signal(loop, nullptr, SIGINT, OnSignal, &daemon);
+    if (!TakeSignals(loop, &daemon)) {
+      daemon.Shutdown();
+      return 1;
+    }
     daemon.LogReady(options.sockets.dir);
-    sd_event_loop(loop);
+    if (const int result = sd_event_loop(loop); result < 0) {
+      // Sessions end in order by events of the loop only.
+      spdlog::error("the main loop failed: {}; ending at once; the kernel frees what is left",
+                    strerror(-result));
+      _exit(1);
+    }
     daemon.Shutdown();
   }
   sd_event_unref(loop);

@@ -48,8 +48,9 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   std::string what = error.what();
   if (error.get_name() == "ArgumentMismatch") {
     what = what.substr(0, what.find(':')) + ": no value";  // "--for: 1 required SECONDS missing"
-  } else if (error.get_name() == "ConversionError") {
-    what = what.substr(what.find("--")) + ": a flag takes no value";  // "Could not convert: ..."
+  } else if (const size_t flag = what.find("--");
+             error.get_name() == "ConversionError" && flag != std::string::npos) {
+    what = what.substr(flag) + ": a flag takes no value";  // "Could not convert: --json = abc"
   }
   return what + "; see " + name + " --help";
 }

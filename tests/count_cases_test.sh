@@ -27,6 +27,11 @@ expect "2 passed, 0 failed" 0 //part:one_test
 expect "3 passed, 1 failed" 3 //part:one_test //part:two_test
 expect "2 passed, 1 failed" 3 //part:one_test //part:missing_test
 expect "2 passed, 1 failed" 1 //part:one_test
+# Killed while it wrote them.
+mkdir -p "$logs/part/cut_test" "$logs/part/empty_test"
+printf '<testsuites><testsuite>%s<testcase na' "$good" >"$logs/part/cut_test/test.xml"
+: >"$logs/part/empty_test/test.xml"
+expect "2 passed, 2 failed" 3 //part:cut_test //part:empty_test //part:one_test
 # As `bazel test --runs_per_test=2` left them long ago.
 result part/one_test/run_1_of_2 "$bad"
 result part/one_test/run_2_of_2 "$good"

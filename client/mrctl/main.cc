@@ -118,7 +118,7 @@ int Run(int argc, char** argv) {
                "One JSON document on stdout, fields as in the API;\n"
                "errors and notes on stderr: one JSON object a line");
   app.add_flag("--admin", line.global.admin,
-               "Attach as an operator, over DIR-admin.\n"
+               "Attach as an admin, over DIR-admin.\n"
                "Implied by sessions and leases");
   app.set_version_flag("--version", "mrctl " + std::string(mrd::kVersion), "Print the version");
   CLI::App* devices = app.add_subcommand("devices", "List the RDMA devices of the daemon");

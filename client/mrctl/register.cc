@@ -125,6 +125,7 @@ class Lost final {
 
 int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   Stop stop;
+  if (!stop.status().ok()) return Fail(options, stop.status());
   Lost lost;
   Peers peers(options);
   mrd::AttachOptions attach;

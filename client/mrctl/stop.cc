@@ -1,5 +1,6 @@
 #include "client/mrctl/stop.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -15,9 +16,13 @@ Stop::Stop() {
   sigaddset(&set, SIGINT);
   sigaddset(&set, SIGTERM);
   sigaddset(&set, SIGHUP);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
   signals_ = signalfd(-1, &set, SFD_CLOEXEC);
   event_ = eventfd(0, EFD_CLOEXEC);
+  if (signals_ < 0 || event_ < 0) {
+    status_ = absl::ErrnoToStatus(errno, "cannot wait for Ctrl-C");
+    return;
+  }
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
 }
 
 Stop::~Stop() {
@@ -34,7 +39,7 @@ void Stop::Wait(std::optional<double> seconds) {
     timeout.tv_sec = static_cast<time_t>(*seconds);
     timeout.tv_nsec = static_cast<long>((*seconds - static_cast<double>(timeout.tv_sec)) * 1e9);
   }
-  // A stopped and continued process comes back early, with EINTR only after a handler: none is set.
+  // No EINTR: no handler is set, and a process that is stopped and continued goes on waiting.
   ppoll(fds, 2, seconds ? &timeout : nullptr, nullptr);
 }
 

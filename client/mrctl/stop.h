@@ -4,16 +4,20 @@
 
 #include <optional>
 
+#include "absl/status/status.h"
+
 namespace mrctl {
 
 class Stop final {
  public:
-  // Takes SIGINT, SIGTERM and SIGHUP from now on. REQUIRES: no other thread runs yet, so that all
-  // inherit the mask.
+  // Takes SIGINT, SIGTERM and SIGHUP from now on, unless status() says why not. REQUIRES: no other
+  // thread runs yet, so that all inherit the mask.
   Stop();
   ~Stop();
   Stop(const Stop&) = delete;
   Stop& operator=(const Stop&) = delete;
+
+  const absl::Status& status() const { return status_; }
 
   // From any thread: it is over.
   void Now();
@@ -24,6 +28,7 @@ class Stop final {
  private:
   int signals_;
   int event_;
+  absl::Status status_;
 };
 
 }  // namespace mrctl

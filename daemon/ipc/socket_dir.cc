@@ -18,27 +18,40 @@
 namespace mrd::ipc {
 namespace {
 
+// Empty where only another directory helps.
 std::string AdviceFor(int error, const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path();
   switch (error) {
     case ENOENT:
-      return absl::StrCat("make ", std::filesystem::path(path).parent_path().string(), " first");
+      if (access(parent.c_str(), F_OK) == 0) return "";  // As in /proc.
+      return absl::StrCat("make ", parent, " first");
     case EACCES:
     case EPERM:
       return "run mrd as a user who may";
+    case EEXIST:
     case ENOTDIR:
     case ELOOP:
       return "remove what is in the way";
+    case ENOSPC:
+    case EDQUOT:
+      return "free space there";
+    case EROFS:
+      return "mount its file system writable";
+    case EMFILE:
+    case ENFILE:
+      return "raise the limit of open files (LimitNOFILE)";
     default:
-      return "mend that";
+      return "";
   }
 }
 
 absl::Status Failed(absl::string_view what, const std::string& path) {
   const int error = errno;
+  const std::string advice = AdviceFor(error, path);
   return absl::Status(
       absl::ErrnoToStatusCode(error),
-      absl::StrCat("cannot ", what, " ", path, ": ", strerror(error), "; ", AdviceFor(error, path),
-                   ", or give another directory with --socket-dir"));
+      absl::StrCat("cannot ", what, " ", path, ": ", strerror(error), "; ", advice,
+                   advice.empty() ? "" : ", or ", "give another directory with --socket-dir"));
 }
 
 std::string WithoutSlash(std::string dir) {
@@ -53,7 +66,11 @@ absl::Status MakeDir(const std::string& dir, mode_t mode, struct stat* existing,
     // mkdir is subject to the umask; a directory that was there keeps its owner's choice.
     return chmod(dir.c_str(), mode) == 0 ? absl::OkStatus() : Failed("set the mode of", dir);
   }
-  if (errno != EEXIST || stat(dir.c_str(), existing) < 0) return Failed("make", dir);
+  if (errno != EEXIST) return Failed("make", dir);
+  if (stat(dir.c_str(), existing) < 0) {
+    if (errno == ENOENT) errno = EEXIST;  // A link that leads nowhere.
+    return Failed("make", dir);
+  }
   if (!S_ISDIR(existing->st_mode)) {
     errno = ENOTDIR;
     return Failed("use", dir);
@@ -95,7 +112,8 @@ absl::Status MakeAdminDir(const std::string& dir, bool* made) {
   struct stat link;
   if (lstat(dir.c_str(), &link) < 0) return Failed("look at", dir);
   if (!IsOurs(existing) || !IsOurs(link)) {
-    return NotSafe(dir, absl::StrCat("it belongs to uid ", link.st_uid, ", not to the daemon's"),
+    const uid_t other = IsOurs(link) ? existing.st_uid : link.st_uid;
+    return NotSafe(dir, absl::StrCat("it belongs to uid ", other, ", not to the daemon's"),
                    "remove it, or give another directory with --socket-dir");
   }
   if ((existing.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
@@ -104,6 +122,13 @@ absl::Status MakeAdminDir(const std::string& dir, bool* made) {
   // One that others may only look into is put right, if it may be.
   if ((existing.st_mode & 07777) != 0700) chmod(dir.c_str(), 0700);
   return absl::OkStatus();
+}
+
+// A daemon whose start fails removes its lock file: who opened it before gets a lock that is none.
+bool IsThere(const UniqueFd& lock, const std::string& path) {
+  struct stat locked, there;
+  return fstat(lock.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0 &&
+         locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
 }
 
 // Writes its pid into the locked file, for the one that is refused.
@@ -127,6 +152,7 @@ absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
         absl::StrCat("another mrd (pid ", strtok(pid, "\n") ? pid : "unknown", ") serves ", dir,
                      "; stop it, or give another directory with --socket-dir"));
   }
+  if (!IsThere(lock, path)) return Lock(dir);
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(lock.get(), 0) < 0 ||
       pwrite(lock.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {

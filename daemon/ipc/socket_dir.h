@@ -29,7 +29,7 @@ class SocketDir {
   // Makes the directory (mode 0755) and that of admins (0700) where they are not there. Errors say
   // the path and what to do; that another daemon owns the directory, with its pid; that another
   // user could replace the sockets in one of the directories. On an error nothing that it made is
-  // left.
+  // left, but for the lock file in a directory that was there.
   static absl::StatusOr<SocketDir> Open(const SocketOptions& options);
   SocketDir(SocketDir&&) = default;
   ~SocketDir();

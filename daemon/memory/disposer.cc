@@ -11,9 +11,10 @@ bool Disposer::Close(uint32_t uid, UniqueFd fd) {
   bool room;
   {
     MutexLock lock(state_->mutex);
-    Queue& queue = state_->queues[uid];
+    const auto now = state_->clock();
+    Queue& queue = state_->queues.try_emplace(uid, now).first->second;
     queue.waiting.push_back(std::move(fd));
-    room = !queue.Stuck();
+    room = !queue.Stuck(now);
     const bool call = !queue.running && state_->idle > 0;
     if (call) {
       --state_->idle;
@@ -36,12 +37,12 @@ bool Disposer::Close(uint32_t uid, UniqueFd fd) {
 bool Disposer::Stuck(uint32_t uid) {
   MutexLock lock(state_->mutex);
   const auto queue = state_->queues.find(uid);
-  return queue != state_->queues.end() && queue->second.Stuck();
+  return queue != state_->queues.end() && queue->second.Stuck(state_->clock());
 }
 
-bool Disposer::Queue::Stuck() const {
+bool Disposer::Queue::Stuck(std::chrono::steady_clock::time_point now) const {
   // A thread that merely lacks a processor for a while makes no honest session pay.
-  const bool hangs = std::chrono::steady_clock::now() - progress > kHangs;
+  const bool hangs = now - progress > kHangs;
   return waiting.size() >= (hangs ? kMostWaiting : 8 * kMostWaiting);
 }
 
@@ -82,7 +83,7 @@ void Disposer::Run(std::shared_ptr<State> state) {
         if (more) {
           next = std::move(queue->waiting.front());
           queue->waiting.pop_front();
-          queue->progress = std::chrono::steady_clock::now();
+          queue->progress = state->clock();
         } else {
           state->queues.erase(uid);
         }

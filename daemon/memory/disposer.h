@@ -19,8 +19,14 @@ namespace mrd::memory {
 // Thread-safe.
 class Disposer {
  public:
+  using Clock = std::chrono::steady_clock::time_point (*)();
+
   // How many of a uid's may wait where a close has taken a second; eight times as many before.
   static constexpr size_t kMostWaiting = 1024;
+
+  // `clock` is called from any thread, also after the end of the disposer.
+  explicit Disposer(Clock clock = &std::chrono::steady_clock::now)
+      : state_(std::make_shared<State>(clock)) {}
 
   // Closes `fd` soon. False: the uid is stuck, and should send no more; this one is taken all the
   // same.
@@ -35,13 +41,16 @@ class Disposer {
   static constexpr int kMostThreads = 64;
   static constexpr std::chrono::milliseconds kLingers{200};
   struct Queue {
-    bool Stuck() const;
+    explicit Queue(std::chrono::steady_clock::time_point now) : progress(now) {}
+    bool Stuck(std::chrono::steady_clock::time_point now) const;
     bool running = false;  // A thread is at it.
     std::deque<UniqueFd> waiting;
-    std::chrono::steady_clock::time_point progress = std::chrono::steady_clock::now();
+    std::chrono::steady_clock::time_point progress;
   };
   // Outlives the disposer where a close hangs.
   struct State {
+    explicit State(Clock the_clock) : clock(the_clock) {}
+    const Clock clock;
     Mutex mutex;
     std::unordered_map<uint32_t, Queue> queues MRD_GUARDED_BY(mutex);
     int threads MRD_GUARDED_BY(mutex) = 0;
@@ -52,7 +61,7 @@ class Disposer {
   };
   static void Run(std::shared_ptr<State> state);
 
-  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  const std::shared_ptr<State> state_;
 };
 
 }  // namespace mrd::memory

@@ -209,9 +209,9 @@ TEST(Attach, KnowsADirectoryThatIsNearTheRightOne) {
   const std::string admin_dir = daemon.dir() + "-admin";
   std::filesystem::create_directory(admin_dir);
   std::filesystem::rename(daemon.dir() + "/attach.sock", admin_dir + "/attach.sock");
-  const std::string give = "give " + daemon.dir() + ",";
+  const std::string give = "give " + daemon.dir() + ";";
   const auto began = Clock::now();
-  // The operators' socket takes the session, whose calls would go nowhere.
+  // The admin socket takes the session, whose calls would go nowhere.
   const absl::Status as_client = Client::Attach({.socket_dir = admin_dir}).status();
   EXPECT_EQ(as_client.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(MessageOf(as_client), AllOf(HasSubstr(admin_dir + "/mrd.sock"), HasSubstr(give)));

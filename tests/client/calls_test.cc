@@ -1,6 +1,8 @@
 // The library's calls against services that refuse, break off, and are late.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -48,10 +50,15 @@ class Calls : public ::testing::Test {
     return packets_;
   }
 
+  std::mutex reading_;  // Held: the daemon reads nothing but the hello.
+
  private:
   void Serve(int socket) {
     FakeDaemon::Welcome(socket);
     for (;;) {
+      pollfd waits = {socket, POLLIN, 0};
+      poll(&waits, 1, -1);
+      std::lock_guard read(reading_);
       const ClientSaid said = FakeDaemon::Receive(socket);
       if (said.hung_up) return;
       const auto& ids = said.packet.pass_buffers().buffer_ids();
@@ -66,7 +73,7 @@ class Calls : public ::testing::Test {
     }
   }
 
-  std::mutex mutex_;
+  std::mutex mutex_;  // Guards the next two.
   std::vector<std::pair<uint64_t, ino_t>> passed_;
   std::vector<size_t> packets_;
   FakeDaemon daemon_{[this](int socket) { Serve(socket); }};
@@ -324,6 +331,40 @@ TEST_F(Calls, PassManyBuffersInPacketsOfTheDaemonsSize) {
   EXPECT_THAT(packets(), ElementsAre(4, 4, 2));
 }
 
+// The packets before the one that failed went out, and nothing after it.
+TEST_F(Calls, PassAfterAFailureOnlyWhatTheDaemonDoesNotHave) {
+  // A descriptor that the fake daemon received could take the number of the one closed here.
+  std::unique_lock pause(reading_);
+  Client client = Attach();
+  auto first = client.CreateBuffer(4096);
+  ASSERT_TRUE(client.RegMsgs(*first).ok());  // gRPC has its descriptors from now on.
+  constexpr size_t kBuffers = 8;             // Two packets.
+  constexpr size_t kRounds = 7;              // The library chooses the order of the buffers.
+  std::vector<Buffer> buffers;
+  buffers.reserve(kRounds * kBuffers);
+  for (size_t round = 0; round < kRounds; ++round) {
+    std::vector<Range> ranges;
+    for (size_t i = 0; i < kBuffers; ++i) {
+      buffers.push_back(std::move(*client.CreateBuffer(4096)));
+      ranges.emplace_back(buffers.back());
+    }
+    const int broken = ranges[round].buffer->fd();
+    const internal::UniqueFd kept(fcntl(broken, F_DUPFD_CLOEXEC, broken + 1));
+    close(broken);
+    for (int attempt = 0; attempt < 3; ++attempt) {
+      const absl::Status status = client.Register({}, ranges).status();
+      EXPECT_EQ(DetailOf(status)->errno_name(), "EBADF") << status;
+    }
+    ASSERT_EQ(dup3(kept.get(), broken, O_CLOEXEC), broken);
+    ASSERT_TRUE(client.Register({}, ranges).ok());
+  }
+  pause.unlock();
+  EXPECT_SOON(passed().size() == 1 + buffers.size());
+  std::set<ino_t> inodes;
+  for (const auto& [id, inode] : passed()) inodes.insert(inode);
+  EXPECT_EQ(inodes.size(), passed().size());
+}
+
 // A daemon ends the session that goes on passing: the library does not let it come so far.
 TEST_F(Calls, PassNoMoreBuffersThanTheDaemonHolds) {
   Client client = Attach();
@@ -353,6 +394,26 @@ TEST_F(Calls, PassNoMoreBuffersThanTheDaemonHolds) {
   ASSERT_TRUE(client.RegMsgs(buffers.back()).ok());
   ASSERT_TRUE(client.Register({.release_after = true}, std::span(ranges).last(limit)).ok());
   ASSERT_TRUE(client.Register({}, all_but_one).ok());
+}
+
+TEST_F(Calls, CountABufferUntilTheDaemonHasLetGo) {
+  services_.on_release = [](int n) {
+    return n == 1 ? absl::InternalError("no") : MakeError(v1::BUFFER_UNKNOWN, "what buffer?");
+  };
+  Client client = Attach();
+  std::vector<Buffer> buffers;
+  std::vector<Range> ranges;
+  buffers.reserve(client.welcome().limits().max_buffers());
+  while (buffers.size() < buffers.capacity()) {
+    buffers.push_back(std::move(*client.CreateBuffer(4096)));
+    ranges.emplace_back(buffers.back());
+  }
+  ASSERT_TRUE(client.Register({}, ranges).ok());
+  auto more = client.CreateBuffer(4096);
+  EXPECT_EQ(buffers[0].Release().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(ReasonOf(client.RegMsgs(*more).status()), v1::QUOTA_BUFFERS);
+  EXPECT_EQ(ReasonOf(buffers[1].Release()), v1::BUFFER_UNKNOWN);
+  EXPECT_TRUE(client.RegMsgs(*more).ok());
 }
 
 TEST_F(Calls, OfManyThreadsPassABufferOnceAndBeforeUsingIt) {

@@ -54,9 +54,13 @@ class FakeServices::RegistrationService final : public v1::Registration::Service
                               const v1::ReleaseBuffersRequest* request,
                               v1::ReleaseBuffersResponse*) override {
     owner_->Note(*context);
-    std::lock_guard lock(owner_->mutex_);
-    for (const uint64_t id : request->buffer_ids()) owner_->released_.push_back(id);
-    return grpc::Status::OK;
+    int n;
+    {
+      std::lock_guard lock(owner_->mutex_);
+      for (const uint64_t id : request->buffer_ids()) owner_->released_.push_back(id);
+      n = static_cast<int>(owner_->released_.size());
+    }
+    return ToGrpc(owner_->on_release ? owner_->on_release(n) : absl::OkStatus());
   }
 
   grpc::Status ListLeases(grpc::ServerContext* context, const v1::ListLeasesRequest* request,

@@ -29,6 +29,7 @@ class FakeServices final {
   // Answers of the calls; set before they come. `n` counts the tries from 1.
   std::function<absl::Status(int n, const v1::RegisterRequest&, v1::RegisterResponse*)> on_register;
   std::function<absl::Status(int n, const v1::DeregisterRequest&)> on_deregister;
+  std::function<absl::Status(int n)> on_release;
   std::function<absl::Status(const v1::ListLeasesRequest&, v1::ListLeasesResponse*)> on_list_leases;
   std::function<absl::Status(int n)> on_listen;
 

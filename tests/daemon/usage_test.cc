@@ -1,4 +1,6 @@
 // A wrong command line of the daemon: one line that says what was wrong and what is allowed.
+#include "daemon/usage.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -68,6 +70,13 @@ TEST(Usage, SaysWhatWasWrongAndWhatIsAllowed) {
     EXPECT_THAT(outcome.said, HasSubstr(wrong.allowed));
     EXPECT_EQ(std::count(outcome.said.begin(), outcome.said.end(), '\n'), 1) << outcome.said;
   }
+}
+
+TEST(Usage, SaysWhatCli11DoesOfWhatIsNoLongOption) {
+  CLI::App app;
+  cli::Prepare(app, "mrd");
+  EXPECT_EQ(cli::UsageError(app, CLI::ConversionError("Could not convert: -x = abc")),
+            "Could not convert: -x = abc; see mrd --help");
 }
 
 }  // namespace

@@ -65,6 +65,17 @@ has "Reading package lists"
 has "apt-get update failed"
 MISSING=
 
+# What does not build fails, and the rest is run and counted all the same.
+printf '#!/bin/sh\nexit 1\n' >"$work/bin/bazel"
+chmod +x "$work/bin/bazel"
+APT_STATUS=0 run tests/run vm bench
+is 1
+has "FAILED bazel build //daemon:mrd //tests/bench/..."
+[ "$(tail -n 1 <<<"$out")" = "0 passed, 2 failed" ] || fail "no counts in the end: $out"
+MISSING=cpio APT_STATUS=100 run tests/run vm
+is 1
+[ "$(tail -n 1 <<<"$out")" = "0 passed, 1 failed" ] || fail "no counts in the end: $out"
+
 for program in deploy/quickstart deploy/install-packages tests/run; do
   run "$program" --help
   is 0

@@ -237,13 +237,13 @@ TEST_P(MrctlTest, ADaemonThatIsNotThereIsStatusThreeAndThePath) {
   EXPECT_THAT(run.err, HasSubstr("/tmp/no-such-dir/attach.sock"));
 }
 
-TEST_P(MrctlTest, TheOperatorsDirectoryIsToldFromTheClientsAtOnce) {
+TEST_P(MrctlTest, TheAdminDirectoryIsToldFromTheClientsAtOnce) {
   StartThis();
   const auto began = Clock::now();
   for (const char* more : {"--json", "--admin"}) {
     const Outcome run = MrctlAlone({"devices", more, "--socket-dir=" + dir() + "-admin"});
     EXPECT_EQ(run.status, 3);
-    EXPECT_THAT(run.err, HasSubstr("give " + dir() + ","));
+    EXPECT_THAT(run.err, HasSubstr("is for admins: give " + dir() + ";"));
   }
   EXPECT_LT(Clock::now() - began, Promised(seconds(5)));
 }
@@ -266,6 +266,17 @@ TEST_P(MrctlTest, WhoMayNotUseTheSocketIsToldWhichAndWhatToDo) {
   const std::string said = ReadFile(err_path());
   EXPECT_THAT(said, HasSubstr("attach.sock"));
   EXPECT_THAT(said, HasSubstr("0660"));
+}
+
+// Ctrl-C would be blocked, and nobody would read it.
+TEST_P(MrctlTest, RegisterHoldsNothingWhereItCannotWaitForASignal) {
+  StartThis();
+  Process shell({.argv = {"/bin/sh", "-c",
+                          std::string("ulimit -n 4; exec ") + kMrctl +
+                              " register --size 4K --socket-dir=" + dir()},
+                 .stderr_path = err_path()});
+  EXPECT_EQ(shell.ExitStatus(), 1);
+  EXPECT_THAT(ReadFile(err_path()), HasSubstr("cannot wait for Ctrl-C: Too many open files"));
 }
 
 // A socket must not become its standard output.

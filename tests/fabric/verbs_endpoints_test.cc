@@ -195,8 +195,8 @@ TEST_F(VerbsEndpoints, WhatThisHostLacksIsNotBlamedOnThePeer) {
                            Case{"id", "ENFILE@1", v1::DEVICE_ERROR, "LimitNOFILE"},
                            Case{"id", "EACCES@1", v1::DEVICE_ERROR, "/dev/infiniband"},
                            Case{"id", "ENODEV@1", v1::DEVICE_ERROR, "rdma_ucm"},
-                           Case{"id", "ENOMEM@1", v1::DEVICE_LIMIT, "memory"},
-                           Case{"connect", "ENOMEM@1", v1::DEVICE_LIMIT, "memory"}}) {
+                           Case{"id", "ENOMEM@1", v1::DEVICE_LIMIT, "The kernel has no"},
+                           Case{"connect", "ENOMEM@1", v1::DEVICE_LIMIT, "The kernel has no"}}) {
     Side c(domain);
     fake_->Fail("fake0", each.call, each.error);
     fabric_->Connect(kIp, listener->info().local_port, "", c.Spec(), c.Done());

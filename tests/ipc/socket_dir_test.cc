@@ -3,11 +3,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <utility>
+
+namespace {
+std::function<void()> before_flock;  // Once.
+}
+
+// In place of the C library's.
+extern "C" int flock(int fd, int operation) noexcept {
+  if (before_flock) std::exchange(before_flock, nullptr)();
+  return static_cast<int>(syscall(SYS_flock, fd, operation));
+}
 
 namespace mrd::ipc {
 namespace {
@@ -63,6 +77,10 @@ TEST_F(SocketDirTest, RefusesAnAdminDirectoryOfAnotherUser) {
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_THAT(std::string(status.message()), HasSubstr(AdminDir(dir_)));
   EXPECT_THAT(std::string(status.message()), HasSubstr("65533"));
+  // By a link of one's own too.
+  std::filesystem::rename(AdminDir(dir_), base_ + "/elsewhere");
+  std::filesystem::create_symlink(base_ + "/elsewhere", AdminDir(dir_));
+  EXPECT_THAT(std::string(Open().message()), HasSubstr("65533"));
 }
 
 TEST_F(SocketDirTest, RefusesAnAdminDirectoryThatAnotherUsersLinkLeadsTo) {
@@ -102,7 +120,9 @@ TEST_F(SocketDirTest, SaysWhatToDoWhereItCannotMakeADirectory) {
               AllOf(HasSubstr("make " + base_ + "/missing first"), HasSubstr("--socket-dir")));
   std::ofstream(base_ + "/file") << "in the way";
   EXPECT_THAT(refused(base_ + "/file"), HasSubstr("remove what is in the way"));
-  EXPECT_THAT(refused("/proc/mrd"), HasSubstr("--socket-dir"));
+  std::filesystem::create_symlink("nowhere", base_ + "/link");
+  EXPECT_THAT(refused(base_ + "/link"), HasSubstr("remove what is in the way"));
+  EXPECT_THAT(refused("/proc/mrd"), HasSubstr("; give another directory with --socket-dir"));
 }
 
 TEST_F(SocketDirTest, SaysWhoseLockIsInTheWay) {
@@ -120,6 +140,15 @@ TEST_F(SocketDirTest, SaysWhoseLockIsInTheWay) {
         _exit(message.find("its lock belongs to uid 0") != std::string::npos ? 0 : 2);
       },
       testing::ExitedWithCode(0), "");
+}
+
+TEST_F(SocketDirTest, HoldsTheLockThatOthersWillFind) {
+  Make(dir_, 0755, geteuid());
+  // Between the open(2) and the flock(2) of this one another's start fails.
+  before_flock = [this] { std::filesystem::remove(dir_ + "/lock"); };
+  const auto sockets = SocketDir::Open({.dir = dir_, .group = {}});
+  ASSERT_TRUE(sockets.ok()) << sockets.status();
+  EXPECT_EQ(Open().code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(SocketDirTest, LeavesNothingOfAFailedStart) {

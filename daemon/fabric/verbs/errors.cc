@@ -41,17 +41,18 @@ absl::Status LocalError(const std::string& what, int error, ErrorFacts limited,
     case ENOMEM:
     case ENOSPC:
     case EDQUOT: {
-      const bool reached = !limited.limit_name.empty() && limited.used >= limited.limit;
-      const std::string so_far = limited.limit_name.empty()
-                                     ? ""
-                                     : absl::StrCat(" (", limited.used, " of ", limited.limit, ")");
+      const std::string so_far = absl::StrCat(" (", limited.used, " of ", limited.limit, ")");
       limited.errno_value = error;
-      limited.advice =
-          reached ? absl::StrCat("The limit is reached", so_far,
-                                 ": end what is not needed, or use another device")
-                  : absl::StrCat("This daemon has not reached the limit", so_far,
-                                 ": other processes hold the rest, or the kernel has no memory; "
-                                 "see 'rdma resource show' and dmesg");
+      if (limited.limit_name.empty()) {
+        limited.advice = "The kernel has no memory, or a limit of its own is reached; see dmesg";
+      } else if (limited.used >= limited.limit) {
+        limited.advice = absl::StrCat("The limit is reached", so_far,
+                                      ": end what is not needed, or use another device");
+      } else {
+        limited.advice = absl::StrCat("This daemon has not reached the limit", so_far,
+                                      ": other processes hold the rest, or the kernel has no "
+                                      "memory; see 'rdma resource show' and dmesg");
+      }
       return MakeError(v1::DEVICE_LIMIT, what, std::move(limited));
     }
     case EAGAIN:
