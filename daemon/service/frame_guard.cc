@@ -34,20 +34,22 @@ FrameGuard::~FrameGuard() { streams_of_user_->fetch_sub(open_.size()); }
 
 const char* FrameGuard::Received(const char* bytes, size_t length, Clock::time_point now) {
   MutexLock lock(mutex_);
-  return received_.Read(bytes, length, [&](const FrameHeader& frame) MRD_REQUIRES(mutex_) {
-    return Look(frame, now);
-  });
+  FrameHeader frame;
+  while (received_.Next(&bytes, &length, &frame)) {
+    if (const char* const too_much = Look(frame, now)) return too_much;
+  }
+  return nullptr;
 }
 
 void FrameGuard::Sent(const char* bytes, size_t length) {
   MutexLock lock(mutex_);
-  going_out_.Read(bytes, length, [&](const FrameHeader& frame) MRD_REQUIRES(mutex_) -> const char* {
+  FrameHeader frame;
+  while (going_out_.Next(&bytes, &length, &frame)) {
     const bool ends =
         frame.type == FrameHeader::kResetStream ||
         (frame.type == FrameHeader::kHeaders && (frame.flags & FrameHeader::kEndStream) != 0);
     if (ends) CloseStream(frame.stream);
-    return nullptr;
-  });
+  }
 }
 
 const char* FrameGuard::Look(const FrameHeader& frame, Clock::time_point now) {

@@ -36,28 +36,23 @@ class FrameReader {
   // `preface`: bytes before the first frame.
   explicit FrameReader(size_t preface) : skip_(preface) {}
 
-  // Calls `look(header)` with the header of each frame, until that returns a text: then that, and
-  // nothing is to be read any more. Else null.
-  template <typename Look>
-  const char* Read(const char* bytes, size_t length, Look look) {
-    while (length > 0) {
-      const size_t skipped = std::min(skip_, length);
-      skip_ -= skipped;
-      bytes += skipped;
-      length -= skipped;
-      const size_t taken = std::min(sizeof header_ - taken_, length);
-      if (skip_ > 0 || taken == 0) break;
-      memcpy(header_ + taken_, bytes, taken);
-      taken_ += taken;
-      bytes += taken;
-      length -= taken;
-      if (taken_ < sizeof header_) break;
-      taken_ = 0;
-      const FrameHeader header = Decode();
-      skip_ = header.length;
-      if (const char* const text = look(header)) return text;
-    }
-    return nullptr;
+  // Takes bytes off the front of these until it has the header of a frame; false: all are taken,
+  // and there is none.
+  bool Next(const char** bytes, size_t* length, FrameHeader* header) {
+    const size_t skipped = std::min(skip_, *length);
+    skip_ -= skipped;
+    *bytes += skipped;
+    *length -= skipped;
+    const size_t taken = std::min(sizeof header_ - taken_, *length);
+    memcpy(header_ + taken_, *bytes, taken);
+    taken_ += taken;
+    *bytes += taken;
+    *length -= taken;
+    if (taken_ < sizeof header_) return false;
+    taken_ = 0;
+    *header = Decode();
+    skip_ = header->length;
+    return true;
   }
 
  private:
