@@ -112,10 +112,10 @@ class Client final {
   absl::StatusOr<Buffer> CreateBuffer(uint64_t size, BufferOptions options = {}) const;
 
   // Takes memory of the caller's: `fd` mapped at `addr`, `size` bytes, MAP_SHARED (with MAP_PRIVATE
-  // peers would see other pages than this process). The library duplicates the descriptor; the
-  // caller keeps its own and the mapping, which must outlive buffer and regions. A device whose
-  // Device.any_address is false takes it only at addresses that the daemon keeps free
-  // (0x650000000000-0x6fffffffffff): let the library map it.
+  // peers would see other pages than this process): ADDRESS_UNUSABLE where it is not. The library
+  // duplicates the descriptor; the caller keeps its own and the mapping, which must outlive buffer
+  // and regions. A device whose Device.any_address is false takes it only at addresses that the
+  // daemon keeps free (0x650000000000-0x6fffffffffff): let the library map it.
   absl::StatusOr<Buffer> AdoptBuffer(int fd, void* addr, uint64_t size,
                                      AdoptOptions options = {}) const;
 

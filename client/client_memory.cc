@@ -10,6 +10,7 @@
 #include "client/buffer_state.h"
 #include "client/client.h"
 #include "client/local_error.h"
+#include "client/mapping_check.h"
 #include "client/shared_memory.h"
 #include "mrd/v1/status.h"
 
@@ -88,8 +89,9 @@ absl::StatusOr<Buffer> Client::AdoptBuffer(int fd, void* addr, uint64_t size,
   auto copy = Duplicate(fd);
   if (!copy.ok()) return copy.status();
   const uint64_t page_size = internal::PageSizeOf(copy->get());
-  if (size == 0) {
-    return MakeError(v1::INVALID_LENGTH, "a buffer of 0 bytes",
+  if (size == 0 || size > internal::kMostBytes) {
+    return MakeError(v1::INVALID_LENGTH,
+                     "cannot adopt a buffer of " + std::to_string(size) + " bytes",
                      {.advice = "Give the size of the mapping at addr."});
   }
   if (const auto address = reinterpret_cast<uint64_t>(addr); address % page_size != 0) {
@@ -98,6 +100,10 @@ absl::StatusOr<Buffer> Client::AdoptBuffer(int fd, void* addr, uint64_t size,
   if (options.offset % page_size != 0) return Misaligned("offset", options.offset, page_size);
   // mmap made whole pages of it, which are there to be used.
   const uint64_t mapped = (size + page_size - 1) / page_size * page_size;
+  if (!internal::IsDmaBuf(copy->get())) {
+    absl::Status is_so = internal::CheckMapping(copy->get(), addr, mapped, options.offset);
+    if (!is_so.ok()) return is_so;
+  }
   SharedMemory memory(std::move(*copy), addr, mapped, page_size, /*owned=*/false);
   if (absl::Status ready = Prepare(memory, options); !ready.ok()) return ready;
   return Buffer(

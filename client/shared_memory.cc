@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/address_window.h"
@@ -21,9 +22,6 @@
 
 namespace mrd::internal {
 namespace {
-
-// More than any address space has; keeps the rounding below from overflowing.
-constexpr uint64_t kMostBytes = uint64_t{1} << 47;
 
 constexpr uint64_t kWorthALook = uint64_t{64} << 20;
 
@@ -71,6 +69,13 @@ uint64_t PageSizeOf(int fd) {
   struct statfs fs;
   if (fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC) return fs.f_bsize;
   return kBasePage;
+}
+
+bool IsDmaBuf(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  char target[16];
+  const ssize_t length = readlink(path.c_str(), target, sizeof target);
+  return std::string_view(target, std::max<ssize_t>(length, 0)).starts_with("/dmabuf:");
 }
 
 uint64_t SizeOf(int fd) {

@@ -233,6 +233,63 @@ TEST_F(BufferTest, OfTheCallersIsRefusedWithTheReason) {
   EXPECT_EQ(CountFds(), fds);
 }
 
+class Mapped {
+ public:
+  Mapped(int fd, uint64_t size, int flags, uint64_t offset = 0) : size_(size) {
+    addr_ = mmap(nullptr, size, PROT_READ | PROT_WRITE, flags, fd, static_cast<off_t>(offset));
+    EXPECT_NE(addr_, MAP_FAILED);
+  }
+  ~Mapped() { munmap(addr_, size_); }
+  Mapped(const Mapped&) = delete;
+  Mapped& operator=(const Mapped&) = delete;
+  char* get() const { return static_cast<char*>(addr_); }
+
+ private:
+  void* addr_;
+  uint64_t size_;
+};
+
+// Peers would write pages that this process never sees.
+TEST_F(BufferTest, OfTheCallersIsAMappingOfTheDescriptor) {
+  const internal::UniqueFd fd(MakeMemfd(4 * kPage));
+  const internal::UniqueFd other(MakeMemfd(4 * kPage));
+  const auto refusal = [&](void* addr, uint64_t size, uint64_t offset = 0) {
+    const absl::Status status =
+        client_.AdoptBuffer(fd.get(), addr, size, {.offset = offset}).status();
+    EXPECT_EQ(ReasonOf(status), v1::ADDRESS_UNUSABLE) << status;
+    return std::string(status.message());
+  };
+  const char kNotShared[] = "is not a shared mapping of this descriptor";
+  const Mapped heap(-1, 2 * kPage, MAP_PRIVATE | MAP_ANONYMOUS);
+  EXPECT_THAT(refusal(heap.get(), kPage), HasSubstr(kNotShared));
+  const Mapped anonymous(-1, 2 * kPage, MAP_SHARED | MAP_ANONYMOUS);
+  EXPECT_THAT(refusal(anonymous.get(), kPage), HasSubstr(kNotShared));
+  const Mapped copied(fd.get(), 2 * kPage, MAP_PRIVATE);
+  EXPECT_THAT(refusal(copied.get(), kPage), HasSubstr(kNotShared));
+  const Mapped of_other(other.get(), 2 * kPage, MAP_SHARED);
+  EXPECT_THAT(refusal(of_other.get(), kPage), HasSubstr(kNotShared));
+  const Mapped second_page(fd.get(), kPage, MAP_SHARED, kPage);
+  EXPECT_THAT(refusal(second_page.get(), kPage), HasSubstr("from offset 4096, not 0"));
+  // A hole after two pages, whatever lies around them.
+  const Mapped room(fd.get(), 4 * kPage, MAP_SHARED);
+  ASSERT_EQ(munmap(room.get() + 2 * kPage, 2 * kPage), 0);
+  EXPECT_THAT(refusal(room.get(), 3 * kPage), HasSubstr("nothing is mapped at 0x"));
+  EXPECT_THAT(refusal(reinterpret_cast<void*>(uint64_t{1} << 46), kPage),
+              HasSubstr("nothing is mapped at 0x400000000000"));
+  EXPECT_EQ(ReasonOf(client_.AdoptBuffer(fd.get(), room.get(), SIZE_MAX).status()),
+            v1::INVALID_LENGTH);
+}
+
+TEST_F(BufferTest, OfTheCallersMayBeSeveralAreasOfTheKernels) {
+  const internal::UniqueFd fd(MakeMemfd(4 * kPage));
+  const Mapped all(fd.get(), 4 * kPage, MAP_SHARED);
+  const int mappings = CountMappings();
+  ASSERT_EQ(madvise(all.get() + kPage, kPage, MADV_DONTFORK), 0);
+  ASSERT_EQ(CountMappings(), mappings + 2);
+  EXPECT_TRUE(client_.AdoptBuffer(fd.get(), all.get(), 4 * kPage).ok());
+  EXPECT_TRUE(client_.AdoptBuffer(fd.get(), all.get() + kPage, 2 * kPage, {.offset = kPage}).ok());
+}
+
 TEST_F(BufferTest, ThatCannotBeSealedSaysSo) {
   const internal::UniqueFd fd(MakeMemfd(kPage, 0));
   const absl::Status status = client_.AdoptBuffer(fd.get(), {.seal = true}).status();
