@@ -142,6 +142,7 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   if (!client.ok()) return Fail(options, client.status());
   auto held = MakeRegions(*client, command);
   if (!held.ok()) return Fail(options, held.status());
+  stop.TakeSignals();
 
   std::optional<mrd::Listener> listener;
   if (command.listen) {

@@ -2,6 +2,8 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <thread>
+
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/daemon_test.h"
@@ -268,7 +270,38 @@ TEST_P(MrctlTest, WhoMayNotUseTheSocketIsToldWhichAndWhatToDo) {
   EXPECT_THAT(said, HasSubstr("0660"));
 }
 
-// Ctrl-C would be blocked, and nobody would read it.
+// Attaching and populating can take long; the daemon, which is stopped here, stands for both.
+TEST_P(MrctlTest, RegisterEndsAtOnceBeforeItHasRegistered) {
+  StartThis();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    daemon().process().Kill(SIGSTOP);
+    Process mrctl = StartMrctl({"register", "--size=4K"});
+    std::this_thread::sleep_for(milliseconds(200));
+    const auto began = Clock::now();
+    mrctl.Kill(signal);
+    EXPECT_EQ(mrctl.ReadAll(), "");
+    EXPECT_NE(mrctl.ExitStatus(), 0);
+    EXPECT_LT(Clock::now() - began, Promised(seconds(2)));
+    daemon().process().Kill(SIGCONT);
+  }
+  EXPECT_EQ(Look().regions, 0u);
+}
+
+TEST_P(MrctlTest, ASecondSignalEndsRegisterWhateverItWaitsFor) {
+  StartThis();
+  Process mrctl = StartMrctl({"register", "--size=4K"});
+  ASSERT_TRUE(mrctl.Read());
+  daemon().process().Kill(SIGSTOP);
+  mrctl.Kill(SIGINT);
+  std::this_thread::sleep_for(milliseconds(200));
+  const auto began = Clock::now();
+  mrctl.Kill(SIGTERM);
+  EXPECT_NE(mrctl.ExitStatus(), 0);
+  EXPECT_LT(Clock::now() - began, Promised(seconds(2)));
+  daemon().process().Kill(SIGCONT);
+}
+
+// Ctrl-C would be taken, and nobody would hear of it.
 TEST_P(MrctlTest, RegisterHoldsNothingWhereItCannotWaitForASignal) {
   StartThis();
   Process shell({.argv = {"/bin/sh", "-c",
