@@ -149,6 +149,26 @@ TEST_P(MrctlTest, ARefusalIsStatusOneAndOneLineThatTellsWhatToDo) {
   EXPECT_THAT(device.err, HasSubstr("mrctl devices"));
 }
 
+// Populating it first would take half a minute, or not be possible at all.
+TEST_P(MrctlTest, WhatCannotBeRegisteredIsRefusedBeforeItsMemoryIsMade) {
+  StartThis({.set = "pinned_bytes=65536"});
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--size=100T"}, {"--size=4095", "--count=17"}}) {
+    std::vector<std::string> whole = {"register", "--for=0"};
+    whole.insert(whole.end(), args.begin(), args.end());
+    const Outcome quota = Mrctl(whole);
+    EXPECT_EQ(quota.status, 1);
+    EXPECT_THAT(quota.err, HasSubstr("the limit of 65536 pinned bytes of uid"));
+    EXPECT_THAT(quota.err, HasSubstr("[QUOTA_BYTES]"));
+  }
+  EXPECT_EQ(Mrctl({"register", "--for=0", "--size=4095", "--count=16"}).status, 0);
+  for (const char* size : {"--size=4G", "--size=100T"}) {
+    const Outcome listens = Mrctl({"register", size, "--listen=127.0.0.1:0"});
+    EXPECT_EQ(listens.status, 2);
+    EXPECT_THAT(listens.err, HasSubstr("less than 4G"));
+  }
+}
+
 TEST_P(MrctlTest, ARefusalInJsonIsOneObject) {
   StartThis({.set = "pinned_bytes=65536"});
   const Outcome quota = Mrctl({"register", "--size=128K", "--for=0", "--json"});
