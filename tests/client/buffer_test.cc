@@ -130,8 +130,12 @@ TEST_F(BufferTest, OfNoSizeIsRefused) {
 TEST_F(BufferTest, LargerThanMemoryIsRefusedBeforeItIsPopulated) {
   const absl::Status status = client_.CreateBuffer(uint64_t{1} << 46).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(DetailOf(status)->errno_name(), "ENOMEM");
-  EXPECT_THAT(std::string(status.message()), HasSubstr("leaves"));
+  const auto detail = DetailOf(status);
+  EXPECT_EQ(detail->errno_name(), "ENOMEM");
+  EXPECT_THAT(detail->limit_name(), HasSubstr("memory"));
+  EXPECT_GT(detail->limit(), detail->used());
+  EXPECT_GT(detail->used(), 0u);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(detail->advice()));
 }
 
 TEST(AvailableMemory, IsReadFromTheKernelsText) {
@@ -140,7 +144,7 @@ TEST(AvailableMemory, IsReadFromTheKernelsText) {
   EXPECT_EQ(internal::MeminfoBytes(text, "MemAvailable"), 2000u * 1024);
   EXPECT_EQ(internal::MeminfoBytes(text, "SwapFree"), 3u * 1024);
   EXPECT_EQ(internal::MeminfoBytes(text, "Mem"), 0u);
-  EXPECT_GT(internal::AvailableMemory(), 0u);
+  EXPECT_GT(internal::TightestMemoryLimit().left(), 0u);
 }
 
 TEST_F(BufferTest, LeavesNothingBehind) {
@@ -219,11 +223,22 @@ TEST_F(BufferTest, OfTheCallersIsRefusedWithTheReason) {
       EXPECT_EQ(ReasonOf(odd), v1::MISALIGNED) << odd;
       EXPECT_THAT(std::string(odd.message()), HasSubstr("multiple of its page size 4096"));
     }
-    EXPECT_EQ(client_.AdoptBuffer(-1).status().code(), absl::StatusCode::kInvalidArgument);
-    const std::string read_only = "/proc/self/fd/" + std::to_string(fd.get());
-    const internal::UniqueFd reader(open(read_only.c_str(), O_RDONLY | O_CLOEXEC));
-    const absl::Status status = client_.AdoptBuffer(reader.get()).status();
-    EXPECT_EQ(DetailOf(status)->errno_name(), "EACCES") << status;
+    const absl::Status closed = client_.AdoptBuffer(-1).status();
+    EXPECT_EQ(closed.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(DetailOf(closed)->advice(), "");
+    const absl::Status at_null = client_.AdoptBuffer(fd.get(), nullptr, kPage).status();
+    EXPECT_EQ(at_null.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(at_null.message()), HasSubstr("address null"));
+    for (const char* file : {"/dev/zero", "/proc/self/exe"}) {
+      const internal::UniqueFd other(open(file, O_RDONLY | O_CLOEXEC));
+      EXPECT_EQ(ReasonOf(client_.AdoptBuffer(other.get()).status()), v1::NOT_SHARED_MEMORY);
+    }
+    int ends[2];
+    ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    const internal::UniqueFd reads(ends[0]), writes(ends[1]);
+    const absl::Status pipe = client_.AdoptBuffer(reads.get(), &ends, kPage).status();
+    EXPECT_EQ(ReasonOf(pipe), v1::NOT_SHARED_MEMORY);
+    EXPECT_THAT(std::string(pipe.message()), HasSubstr("pipe:"));
     // A mapping that reaches beyond the end of its object.
     void* const addr = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
     EXPECT_EQ(DetailOf(client_.AdoptBuffer(fd.get(), addr, 2 * kPage).status())->errno_name(),
@@ -288,6 +303,32 @@ TEST_F(BufferTest, OfTheCallersMayBeSeveralAreasOfTheKernels) {
   ASSERT_EQ(CountMappings(), mappings + 2);
   EXPECT_TRUE(client_.AdoptBuffer(fd.get(), all.get(), 4 * kPage).ok());
   EXPECT_TRUE(client_.AdoptBuffer(fd.get(), all.get() + kPage, 2 * kPage, {.offset = kPage}).ok());
+}
+
+TEST_F(BufferTest, OfTheCallersThatCannotBeWrittenSaysWhy) {
+  const auto refusal = [&](int fd) {
+    const absl::Status status = client_.AdoptBuffer(fd).status();
+    EXPECT_EQ(ReasonOf(status), v1::BUFFER_READ_ONLY) << status;
+    return std::string(status.message());
+  };
+  const internal::UniqueFd fd(MakeMemfd(kPage));
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  const internal::UniqueFd reader(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  EXPECT_THAT(refusal(reader.get()), HasSubstr("not open for reading and writing"));
+  ASSERT_EQ(fcntl(fd.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+  EXPECT_THAT(refusal(fd.get()), HasSubstr("(F_SEAL_FUTURE_WRITE)"));
+  const internal::UniqueFd sealed(MakeMemfd(kPage));
+  ASSERT_EQ(fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+  EXPECT_THAT(refusal(sealed.get()), HasSubstr("(F_SEAL_WRITE)"));
+}
+
+TEST_F(BufferTest, HasANameOfAtMost249Bytes) {
+  EXPECT_TRUE(client_.CreateBuffer(kPage, {.name = std::string(249, 'n').c_str()}).ok());
+  const absl::Status status =
+      client_.CreateBuffer(kPage, {.name = std::string(250, 'n').c_str()}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(DetailOf(status)->limit(), 249u);
+  EXPECT_TRUE(client_.CreateBuffer(kPage, {.name = nullptr}).ok());
 }
 
 TEST_F(BufferTest, ThatCannotBeSealedSaysSo) {
