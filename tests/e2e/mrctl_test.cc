@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <sstream>
 #include <thread>
 
 #include "gmock/gmock.h"
@@ -249,7 +250,19 @@ TEST_P(MrctlTest, WrongUsageIsStatusTwoAndOneLineThatTellsWhatIsAllowed) {
     EXPECT_THAT(run.err, HasSubstr(wrong.allowed));
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
   }
-  EXPECT_EQ(Mrctl({"--help"}).status, 0);
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--help"}, {"register", "--help"}, {"leases", "--help"}}) {
+    const Outcome help = Mrctl(args);
+    EXPECT_EQ(help.status, 0);
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+// Unlike the daemon: a script appends what its user gave it.
+TEST_P(MrctlTest, AnOptionGivenAgainReplacesTheFirst) {
+  StartThis();
+  EXPECT_EQ(Mrctl({"devices", "--socket-dir=/tmp/no-such-dir"}).status, 0);
 }
 
 TEST_P(MrctlTest, ADaemonThatIsNotThereIsStatusThreeAndThePath) {
