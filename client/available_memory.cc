@@ -16,13 +16,13 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-// What a cgroup v2 leaves; UINT64_MAX without a limit ("max") or without that file.
-uint64_t CgroupLeaves(const std::string& directory) {
+// Of a cgroup v2; none without a limit ("max") or without that file.
+MemoryLimit CgroupLimit(const std::string& directory) {
   const std::string most = ReadFile(directory + "/memory.max");
-  if (most.empty() || most[0] < '0' || most[0] > '9') return UINT64_MAX;
+  if (most.empty() || most[0] < '0' || most[0] > '9') return {};
   const uint64_t limit = strtoull(most.c_str(), nullptr, 10);
   const uint64_t used = strtoull(ReadFile(directory + "/memory.current").c_str(), nullptr, 10);
-  return limit - std::min(limit, used);
+  return {"bytes of memory of the cgroup " + directory, limit, std::min(limit, used)};
 }
 
 // "0::/path" of the unified hierarchy; in a container its own cgroup is the root.
@@ -46,11 +46,14 @@ uint64_t MeminfoBytes(const std::string& meminfo, const std::string& name) {
   return 0;
 }
 
-uint64_t AvailableMemory() {
+MemoryLimit TightestMemoryLimit() {
   const std::string meminfo = ReadFile("/proc/meminfo");
-  const uint64_t machine =
-      MeminfoBytes(meminfo, "MemAvailable") + MeminfoBytes(meminfo, "SwapFree");
-  return std::min(machine == 0 ? UINT64_MAX : machine, CgroupLeaves(CgroupDirectory()));
+  const uint64_t total = MeminfoBytes(meminfo, "MemTotal") + MeminfoBytes(meminfo, "SwapTotal");
+  const uint64_t left = MeminfoBytes(meminfo, "MemAvailable") + MeminfoBytes(meminfo, "SwapFree");
+  MemoryLimit machine;
+  if (left != 0) machine = {"bytes of the machine's memory", total, total - std::min(total, left)};
+  MemoryLimit cgroup = CgroupLimit(CgroupDirectory());
+  return cgroup.left() < machine.left() ? cgroup : machine;
 }
 
 }  // namespace mrd::internal

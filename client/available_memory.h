@@ -8,9 +8,17 @@
 
 namespace mrd::internal {
 
-// Bytes that the machine has left, swap included, and that the limit of this process's cgroup
-// leaves: the smaller of both. UINT64_MAX where neither is known. A guess: others take memory too.
-uint64_t AvailableMemory();
+struct MemoryLimit {
+  std::string name;             // For people.
+  uint64_t limit = UINT64_MAX;  // Bytes.
+  uint64_t used = 0;            // Of these, now; at most `limit`.
+
+  uint64_t left() const { return limit - used; }
+};
+
+// Of the machine's memory, swap included, and the limit of this process's cgroup the one that
+// leaves less; none where neither is known. A guess: others take memory too.
+MemoryLimit TightestMemoryLimit();
 
 // "MemAvailable" in text of the form of /proc/meminfo, in bytes; 0 where it is not there.
 uint64_t MeminfoBytes(const std::string& meminfo, const std::string& name);

@@ -1,14 +1,32 @@
 #include "client/client.h"
 
+#include <string>
 #include <utility>
 
 #include "client/endpoint_state.h"
+#include "client/local_error.h"
 #include "client/session.h"
 #include "google/protobuf/util/time_util.h"
 
 namespace mrd {
 
+namespace {
+
+absl::Status CheckPositive(const char* what, std::chrono::milliseconds time) {
+  if (time.count() > 0) return absl::OkStatus();
+  return internal::LocalError(
+      absl::StatusCode::kInvalidArgument,
+      "cannot attach with " + std::string(what) + " " + std::to_string(time.count()) + " ms", 0,
+      std::string(what) + " must be positive.");
+}
+
+}  // namespace
+
 absl::StatusOr<Client> Client::Attach(AttachOptions options) {
+  for (const absl::Status& positive : {CheckPositive("timeout", options.timeout),
+                                       CheckPositive("call_timeout", options.call_timeout)}) {
+    if (!positive.ok()) return positive;
+  }
   internal::AttachParameters parameters;
   parameters.admin = options.admin;
   parameters.name = std::move(options.name);

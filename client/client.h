@@ -56,7 +56,7 @@ struct AttachOptions {
   bool admin = false;
   // For people: what this client is. At most 64 bytes of printable UTF-8.
   std::string name = {};
-  // For attaching, and for each packet on the attach socket later.
+  // For attaching, and for each packet on the attach socket later. Positive, as the next.
   std::chrono::milliseconds timeout = std::chrono::seconds(10);
   // For each call, retries included, that takes no wait of its own.
   std::chrono::milliseconds call_timeout = std::chrono::seconds(60);
@@ -107,15 +107,16 @@ class Client final {
   // Memory. ------------------------------------------------------------------
 
   // Makes a buffer of `size` bytes: a sealed memfd, zeroed, with every page present, mapped
-  // read-write at an address that every device can register. INVALID_ARGUMENT: size 0 or absurd;
-  // RESOURCE_EXHAUSTED: no memory, no huge pages (and how to get them), no descriptors.
+  // read-write at an address that every device can register. INVALID_ARGUMENT: size 0 or absurd,
+  // name too long; RESOURCE_EXHAUSTED: no memory, no huge pages (and how to get them), no
+  // descriptors.
   absl::StatusOr<Buffer> CreateBuffer(uint64_t size, BufferOptions options = {}) const;
 
   // Takes memory of the caller's: `fd` mapped at `addr`, `size` bytes, MAP_SHARED (with MAP_PRIVATE
-  // peers would see other pages than this process). The library duplicates the descriptor; the
-  // caller keeps its own and the mapping, which must outlive buffer and regions. A device whose
-  // Device.any_address is false takes it only at addresses that the daemon keeps free
-  // (0x650000000000-0x6fffffffffff): let the library map it.
+  // peers would see other pages than this process): ADDRESS_UNUSABLE where it is not. The library
+  // duplicates the descriptor; the caller keeps its own and the mapping, which must outlive buffer
+  // and regions. A device whose Device.any_address is false takes it only at addresses that the
+  // daemon keeps free (0x650000000000-0x6fffffffffff): let the library map it.
   absl::StatusOr<Buffer> AdoptBuffer(int fd, void* addr, uint64_t size,
                                      AdoptOptions options = {}) const;
 

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/address_window.h"
@@ -22,12 +23,25 @@
 namespace mrd::internal {
 namespace {
 
-// More than any address space has; keeps the rounding below from overflowing.
-constexpr uint64_t kMostBytes = uint64_t{1} << 47;
-
 constexpr uint64_t kWorthALook = uint64_t{64} << 20;
 
 uint64_t RoundUp(uint64_t size, uint64_t page) { return (size + page - 1) & ~(page - 1); }
+
+// No Reason: the daemon was not asked.
+absl::Status NoMemoryFor(uint64_t bytes, const MemoryLimit& memory) {
+  v1::ErrorDetail detail;
+  detail.set_errno_value(ENOMEM);
+  detail.set_errno_name(ErrnoName(ENOMEM));
+  detail.set_limit_name(memory.name);
+  detail.set_limit(memory.limit);
+  detail.set_used(memory.used);
+  detail.set_advice("Ask for at most what is left, or end what takes memory.");
+  return WithDetail(absl::ResourceExhaustedError(
+                        "cannot make a buffer of " + std::to_string(bytes) + " bytes: of " +
+                        std::to_string(memory.limit) + " " + memory.name + " there are " +
+                        std::to_string(memory.left()) + " left. " + detail.advice()),
+                    detail);
+}
 
 absl::Status CreateError(uint64_t size, PageKind pages, int errno_value) {
   const std::string what = "cannot make a buffer of " + std::to_string(size) + " bytes";
@@ -73,6 +87,13 @@ uint64_t PageSizeOf(int fd) {
   return kBasePage;
 }
 
+bool IsDmaBuf(int fd) {
+  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  char target[16];
+  const ssize_t length = readlink(path.c_str(), target, sizeof target);
+  return std::string_view(target, std::max<ssize_t>(length, 0)).starts_with("/dmabuf:");
+}
+
 uint64_t SizeOf(int fd) {
   struct stat st;
   if (fstat(fd, &st) == 0 && st.st_size > 0) return st.st_size;
@@ -85,7 +106,8 @@ uint64_t SizeOf(int fd) {
 
 absl::StatusOr<SharedMemory> CreateSharedMemory(uint64_t size, PageKind pages, const char* name) {
   if (size == 0 || size > kMostBytes) {
-    return MakeError(v1::INVALID_LENGTH, "a buffer of " + std::to_string(size) + " bytes",
+    return MakeError(v1::INVALID_LENGTH,
+                     "cannot make a buffer of " + std::to_string(size) + " bytes",
                      {.advice = "Ask for at least 1 byte and at most what the machine has."});
   }
   const bool huge = pages == PageKind::kHuge2M;
@@ -93,11 +115,8 @@ absl::StatusOr<SharedMemory> CreateSharedMemory(uint64_t size, PageKind pages, c
   const uint64_t bytes = RoundUp(size, page_size);
   // Smaller ones are not worth the look; huge pages are reserved, not taken from what is available.
   if (!huge && bytes >= kWorthALook) {
-    if (const uint64_t available = AvailableMemory(); bytes > available) {
-      return LocalError(absl::StatusCode::kResourceExhausted,
-                        "cannot make a buffer of " + std::to_string(bytes) + " bytes", ENOMEM,
-                        "The machine, or the memory limit of this process's cgroup, leaves " +
-                            std::to_string(available) + " bytes.");
+    if (const MemoryLimit memory = TightestMemoryLimit(); bytes > memory.left()) {
+      return NoMemoryFor(bytes, memory);
     }
   }
   const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0U);

@@ -12,6 +12,8 @@ namespace mrd::internal {
 
 inline constexpr uint64_t kBasePage = 4096;
 inline constexpr uint64_t kHugePage = 2 * 1024 * 1024;
+// More than any address space has; keeps rounding up to whole pages from overflowing.
+inline constexpr uint64_t kMostBytes = uint64_t{1} << 47;
 
 // A descriptor and, where `owned`, its mapping, undone with it.
 class SharedMemory final {
@@ -52,6 +54,9 @@ int Populate(void* data, uint64_t size);
 
 // What pages the object behind `fd` consists of: of hugetlbfs its huge pages, else base pages.
 uint64_t PageSizeOf(int fd);
+
+// By its name in /proc; false where that is not there.
+bool IsDmaBuf(int fd);
 
 // The size of the object behind `fd`, a dma-buf's too. 0: it has none.
 uint64_t SizeOf(int fd);

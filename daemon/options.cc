@@ -28,8 +28,8 @@ std::string CheckGroup(const std::string& name) {
 
 bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
   CLI::App app{
-      "mrd, the memory-region daemon: registers clients' shared memory with RDMA devices\n"
-      "and owns their endpoints, over Unix sockets."};
+      "mrd, the memory-region daemon: registers clients' shared memory with RDMA\n"
+      "devices and owns their endpoints, over Unix sockets."};
   cli::Prepare(app, "mrd");
   app.set_version_flag("--version", std::string("mrd ") + kVersion);
   std::string mode = "0660";
@@ -40,7 +40,7 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
                                                                    {"warning", spdlog::level::warn},
                                                                    {"error", spdlog::level::err}};
   app.add_option("--socket-dir", options->sockets.dir,
-                 "Directory of mrd.sock and attach.sock; the admin socket is in DIR-admin")
+                 "Directory of mrd.sock and attach.sock;\nthe admin socket is in DIR-admin")
       ->type_name("DIR")
       ->capture_default_str()
       ->check(cli::Directory());
@@ -49,12 +49,13 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
       ->capture_default_str()
       ->check(CLI::Validator(CheckMode, ""));
   app.add_option("--socket-group", group,
-                 "Group of the sockets that clients connect to; default: mrd's own")
+                 "Group of the sockets that clients connect to;\ndefault: mrd's own")
       ->type_name("NAME")
       ->check(CLI::Validator(CheckGroup, ""));
   app.add_option("--fabric", options->fabric,
-                 "verbs: the machine's RDMA devices; soft: one in the daemon's memory, to\n"
-                 "develop against, without any hardware")
+                 "verbs: the machine's RDMA devices; soft: one\n"
+                 "in the daemon's memory, to develop against,\n"
+                 "without any hardware")
       ->type_name("verbs|soft")
       ->capture_default_str()
       ->check(cli::OneOf({"verbs", "soft"}));
@@ -64,8 +65,8 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
       ->check(cli::OneOf({"debug", "info", "warning", "error"}));
   app.footer(
       "SIGTERM and SIGINT end every session in order, then the daemon.\n"
-      "Exit status: 0 ended by a signal; 1 could not start, or ended at once by a second signal;\n"
-      "2 usage.");
+      "Exit status: 0 ended by a signal; 1 could not start, or ended at once by a\n"
+      "second signal; 2 usage.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {

@@ -1,6 +1,7 @@
 #include "daemon/usage.h"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace mrd::cli {
@@ -32,8 +33,9 @@ std::string Taken(const CLI::App& app, const CLI::App& parent) {
 
 void Prepare(CLI::App& app, const std::string& name) {
   app.name(name);
-  // An option given again replaces the first, as a script's users expect; CLI11 would refuse it.
-  app.option_defaults()->take_last();
+  auto formatter = std::make_shared<CLI::Formatter>();
+  formatter->column_width(27);  // CLI11's 30 leaves too little of 80.
+  app.formatter(formatter);
 }
 
 std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
@@ -45,6 +47,14 @@ std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   const auto unknown = app.remaining(/*recurse=*/true);
   if (!unknown.empty()) return "unknown argument \"" + unknown.front() + "\"" + takes;
   if (!app.get_subcommands(nullptr).empty() && commands.empty()) return "no command given" + takes;
+  for (const CLI::Option* option : at.get_options()) {
+    if (error.get_name() != "ArgumentMismatch" || option->count() < 2 ||
+        option->get_multi_option_policy() != CLI::MultiOptionPolicy::Throw) {
+      continue;
+    }
+    return option->get_name() + " is given " + std::to_string(option->count()) +
+           " times; give it once";
+  }
   std::string what = error.what();
   if (error.get_name() == "ArgumentMismatch") {
     what = what.substr(0, what.find(':')) + ": no value";  // "--for: 1 required SECONDS missing"

@@ -14,7 +14,8 @@
 namespace {
 
 constexpr char kFooter[] =
-    "The daemon's sockets are looked for in --socket-dir, else $MRD_SOCKET_DIR, else /run/mrd.\n"
+    "The daemon's sockets are looked for in --socket-dir, else $MRD_SOCKET_DIR,\n"
+    "else /run/mrd.\n"
     "\n"
     "Exit status: 0 done; 1 refused, by the daemon or the kernel, or the output\n"
     "could not be written; 2 wrong usage; 3 the daemon cannot be reached (it does\n"
@@ -59,7 +60,7 @@ struct CommandLine {
 
 void AddRegister(CLI::App& app, CommandLine& line) {
   CLI::App* command =
-      app.add_subcommand("register", "Register memory, print its keys, hold it until Ctrl-C");
+      app.add_subcommand("register", "Register memory, print its keys,\nhold it until Ctrl-C");
   line.reg.access.set_preset(mrd::v1::Access::REG_WRITE);
   command->add_option("--size", line.size_text, "Of each buffer: bytes, or 4K, 64M, 1G")
       ->required()
@@ -108,6 +109,8 @@ int Run(int argc, char** argv) {
   CLI::App app("mrctl " + std::string(mrd::kVersion) +
                ": looks at mrd, the memory-region daemon, and tries it out.");
   mrd::cli::Prepare(app, "mrctl");
+  // An option given again replaces the first, as a script's users expect; CLI11 would refuse it.
+  app.option_defaults()->take_last();
   app.footer(kFooter);
   app.require_subcommand(1);
   app.fallthrough();  // Global options may stand after the command.
@@ -123,7 +126,7 @@ int Run(int argc, char** argv) {
   app.set_version_flag("--version", "mrctl " + std::string(mrd::kVersion), "Print the version");
   CLI::App* devices = app.add_subcommand("devices", "List the RDMA devices of the daemon");
   CLI::App* status =
-      app.add_subcommand("status", "Show the daemon and your limits; --admin: all it holds");
+      app.add_subcommand("status", "Show the daemon and your limits;\n--admin: all it holds");
   CLI::App* sessions = app.add_subcommand("sessions", "List attached processes (admin)");
   CLI::App* leases = app.add_subcommand("leases", "List the regions of all sessions (admin)");
   leases->add_option("--session", line.session_text, "Only of this one")

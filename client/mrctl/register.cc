@@ -8,18 +8,66 @@
 #include "client/mrctl/stop.h"
 #include "client/mrctl/table.h"
 #include "client/remote_region.h"
+#include "mrd/v1/status.h"
 
 namespace mrctl {
 namespace {
 
 constexpr size_t kMostPrivateData = 196;  // rdma_accept(3).
+constexpr uint64_t kBasePage = 4096;
+constexpr uint64_t kHugePage = 2 * 1024 * 1024;
 
 struct Held {
   std::vector<mrd::Buffer> buffers;
   std::vector<mrd::Region> regions;
 };
 
+// A device takes huge pages as such only if all of the range consists of them.
+bool OfWholeHugePages(const RegisterCommand& command) {
+  const auto& flags = command.access.flags();
+  return std::count(flags.begin(), flags.end(), mrd::v1::HUGETLB) > 0;
+}
+
+uint64_t RoundUp(uint64_t bytes, uint64_t page) { return (bytes - 1) / page * page + page; }
+
+// Before memory is made, which may take half a minute.
+absl::Status CheckLengthForPeers(const RegisterCommand& command) {
+  const bool huge = OfWholeHugePages(command) && command.pages == mrd::Pages::kHuge2M;
+  // Not rounded where that could overflow.
+  if (command.size <= UINT32_MAX && (!huge || RoundUp(command.size, kHugePage) <= UINT32_MAX)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("--size " + std::to_string(command.size) +
+                                    ": with --listen less than 4G, since peers are told a length "
+                                    "of 32 bits; register several with --count");
+}
+
+// Before memory is made, too. The daemon has the last word: others of this user register and
+// deregister meanwhile.
+absl::Status CheckQuota(const mrd::Client& client, const RegisterCommand& command) {
+  auto status = client.GetStatus();
+  if (!status.ok()) return status.status();
+  for (const mrd::v1::Quota& quota : status->quotas()) {
+    if (quota.name().rfind("pinned bytes", 0) != 0) continue;
+    const uint64_t left = quota.limit() - std::min(quota.limit(), quota.used());
+    const uint64_t regions = command.count * std::max<uint64_t>(command.devices.size(), 1);
+    // Whole pages are counted.
+    if (command.size <= left && RoundUp(command.size, kBasePage) <= left / regions) continue;
+    return mrd::MakeError(
+        mrd::v1::QUOTA_BYTES,
+        std::to_string(regions) + " times " + std::to_string(command.size) +
+            " bytes would pass the limit of " + std::to_string(quota.limit()) + " " + quota.name() +
+            ", of which " + std::to_string(quota.used()) + " are in use",
+        {.limit_name = quota.name(),
+         .limit = quota.limit(),
+         .used = quota.used(),
+         .advice = "Deregister what is not needed, or ask the operator for a higher limit"});
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterCommand& command) {
+  if (absl::Status room = CheckQuota(client, command); !room.ok()) return room;
   Held held;
   std::vector<mrd::Range> ranges;
   held.buffers.reserve(command.count);  // Ranges point into it.
@@ -27,11 +75,8 @@ absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterComman
     auto buffer = client.CreateBuffer(command.size, {.pages = command.pages, .name = "mrctl"});
     if (!buffer.ok()) return buffer.status();
     held.buffers.push_back(std::move(*buffer));
-    // A device takes huge pages as such only if all of the range consists of them.
     const mrd::Buffer& made = held.buffers.back();
-    const auto& flags = command.access.flags();
-    const bool huge = std::count(flags.begin(), flags.end(), mrd::v1::HUGETLB) > 0;
-    ranges.emplace_back(made, 0, huge ? made.mapped_size() : made.size());
+    ranges.emplace_back(made, 0, OfWholeHugePages(command) ? made.mapped_size() : made.size());
   }
   mrd::RegisterOptions options;
   options.devices = command.devices;
@@ -124,6 +169,9 @@ class Lost final {
 }  // namespace
 
 int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
+  if (command.listen) {
+    if (absl::Status told = CheckLengthForPeers(command); !told.ok()) return Fail(options, told);
+  }
   Stop stop;
   if (!stop.status().ok()) return Fail(options, stop.status());
   Lost lost;
@@ -142,6 +190,7 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   if (!client.ok()) return Fail(options, client.status());
   auto held = MakeRegions(*client, command);
   if (!held.ok()) return Fail(options, held.status());
+  stop.TakeSignals();
 
   std::optional<mrd::Listener> listener;
   if (command.listen) {

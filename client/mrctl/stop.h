@@ -8,16 +8,21 @@
 
 namespace mrctl {
 
+// One a process.
 class Stop final {
  public:
-  // Takes SIGINT, SIGTERM and SIGHUP from now on, unless status() says why not. REQUIRES: no other
-  // thread runs yet, so that all inherit the mask.
+  // status() says what it lacks.
   Stop();
   ~Stop();
   Stop(const Stop&) = delete;
   Stop& operator=(const Stop&) = delete;
 
   const absl::Status& status() const { return status_; }
+
+  // From now on the first SIGINT, SIGTERM or SIGHUP ends Wait(), and the next one the process, as
+  // every one did before: attaching and populating take long, and the daemon cleans up after who
+  // dies of it. An ignored SIGHUP stays ignored (nohup).
+  void TakeSignals();
 
   // From any thread: it is over.
   void Now();
@@ -26,8 +31,6 @@ class Stop final {
   void Wait(std::optional<double> seconds);
 
  private:
-  int signals_;
-  int event_;
   absl::Status status_;
 };
 

@@ -124,11 +124,11 @@ absl::Status MakeAdminDir(const std::string& dir, bool* made) {
   return absl::OkStatus();
 }
 
-// A daemon whose start fails removes its lock file: who opened it before gets a lock that is none.
-bool IsThere(const UniqueFd& lock, const std::string& path) {
-  struct stat locked, there;
-  return fstat(lock.get(), &locked) == 0 && lstat(path.c_str(), &there) == 0 &&
-         locked.st_dev == there.st_dev && locked.st_ino == there.st_ino;
+// Whether `path` is (still) the file that is open. Its inode number is nobody else's meanwhile.
+bool IsThere(const UniqueFd& file, const std::string& path) {
+  struct stat open, there;
+  return fstat(file.get(), &open) == 0 && lstat(path.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
 // Writes its pid into the locked file, for the one that is refused.
@@ -152,6 +152,8 @@ absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
         absl::StrCat("another mrd (pid ", strtok(pid, "\n") ? pid : "unknown", ") serves ", dir,
                      "; stop it, or give another directory with --socket-dir"));
   }
+  // A daemon whose start fails removes its lock file: who opened it before gets a lock that is
+  // none.
   if (!IsThere(lock, path)) return Lock(dir);
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(lock.get(), 0) < 0 ||
@@ -161,8 +163,25 @@ absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
   return lock;
 }
 
+// Left behind by a daemon that died: the lock says that it is nobody's.
+absl::Status RemoveOldSocket(const std::string& path) {
+  struct stat old;
+  if (lstat(path.c_str(), &old) < 0) {
+    return errno == ENOENT ? absl::OkStatus() : Failed("look at", path);
+  }
+  if (!S_ISSOCK(old.st_mode)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path,
+                     " is in the way and no socket, so it was not left by a daemon; move it "
+                     "elsewhere, or give another directory with --socket-dir"));
+  }
+  if (unlink(path.c_str()) < 0 && errno != ENOENT) return Failed("remove the old", path);
+  return absl::OkStatus();
+}
+
+// `file`: what it has made at `path`; set also where something fails after that.
 absl::StatusOr<UniqueFd> Listen(const std::string& path, int type, mode_t mode,
-                                std::optional<gid_t> group) {
+                                std::optional<gid_t> group, UniqueFd* file) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {
@@ -173,11 +192,16 @@ absl::StatusOr<UniqueFd> Listen(const std::string& path, int type, mode_t mode,
   memcpy(address.sun_path, path.data(), path.size());
   UniqueFd socket(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return Failed("make a socket for", path);
-  // Left behind by a daemon that died: the lock says that it is nobody's.
-  if (unlink(path.c_str()) < 0 && errno != ENOENT) return Failed("remove the old", path);
+  if (auto removed = RemoveOldSocket(path); !removed.ok()) return removed;
   // Nobody connects before mode and group are right: connect(2) is refused until listen(2).
   if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) {
     return Failed("bind", path);
+  }
+  *file = UniqueFd(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!*file) {
+    const absl::Status failed = Failed("open", path);
+    unlink(path.c_str());
+    return failed;
   }
   if (group && chown(path.c_str(), -1, *group) < 0) return Failed("give the group to", path);
   if (chmod(path.c_str(), mode) < 0) return Failed("set the mode of", path);
@@ -209,27 +233,27 @@ absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
   sockets.lock_ = *std::move(lock);
   if (made_dir) sockets.made_.push_back(dir + "/lock");
 
-  const auto open = [](std::string path, int type, mode_t mode, std::optional<gid_t> group,
-                       UniqueFd* socket, std::string* opened) {
-    *opened = path;  // To be removed also where it is bound and something fails then.
-    auto listening = Listen(path, type, mode, group);
+  const auto open = [&](std::string path, int type, mode_t mode, std::optional<gid_t> group,
+                        UniqueFd* socket) {
+    Bound& bound = sockets.bound_.emplace_back();
+    bound.path = std::move(path);
+    auto listening = Listen(bound.path, type, mode, group, &bound.file);
     if (!listening.ok()) return listening.status();
     *socket = *std::move(listening);
     return absl::OkStatus();
   };
   // The gRPC socket last: a client that finds it finds the others too.
   if (auto opened = open(admin_dir + "/attach.sock", SOCK_SEQPACKET, 0600, std::nullopt,
-                         &sockets.admin_attach, &sockets.admin_attach_path_);
+                         &sockets.admin_attach);
       !opened.ok()) {
     return opened;
   }
-  if (auto opened = open(dir + "/attach.sock", SOCK_SEQPACKET, options.mode, options.group,
-                         &sockets.attach, &sockets.attach_path_);
+  if (auto opened =
+          open(dir + "/attach.sock", SOCK_SEQPACKET, options.mode, options.group, &sockets.attach);
       !opened.ok()) {
     return opened;
   }
-  if (auto opened = open(dir + "/mrd.sock", SOCK_STREAM, options.mode, options.group, &sockets.rpc,
-                         &sockets.rpc_path_);
+  if (auto opened = open(dir + "/mrd.sock", SOCK_STREAM, options.mode, options.group, &sockets.rpc);
       !opened.ok()) {
     return opened;
   }
@@ -238,8 +262,9 @@ absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
 }
 
 SocketDir::~SocketDir() {
-  for (const std::string* path : {&rpc_path_, &attach_path_, &admin_attach_path_}) {
-    if (!path->empty()) unlink(path->c_str());
+  // Where somebody removed the directories, or the lock, they may be another daemon's by now.
+  for (auto bound = bound_.rbegin(); bound != bound_.rend(); ++bound) {
+    if (IsThere(bound->file, bound->path)) unlink(bound->path.c_str());
   }
   // With the lock held: who gets it then finds no directory, and refuses to start.
   for (auto path = made_.rbegin(); path != made_.rend(); ++path) remove(path->c_str());

@@ -23,12 +23,13 @@ struct SocketOptions {
 // Where the admin socket lies: DIR-admin.
 std::string AdminDir(const std::string& dir);
 
-// Removes the sockets, but not the directories: bind mounts of them stay good.
+// Removes the sockets that it made, but not the directories: bind mounts of them stay good.
 class SocketDir {
  public:
   // Makes the directory (mode 0755) and that of admins (0700) where they are not there. Errors say
   // the path and what to do; that another daemon owns the directory, with its pid; that another
-  // user could replace the sockets in one of the directories. On an error nothing that it made is
+  // user could replace the sockets in one of the directories; that something else than a socket is
+  // in the place of one. On an error nothing that it made is
   // left, but for the lock file in a directory that was there.
   static absl::StatusOr<SocketDir> Open(const SocketOptions& options);
   SocketDir(SocketDir&&) = default;
@@ -42,11 +43,14 @@ class SocketDir {
  private:
   SocketDir() = default;
 
+  struct Bound {
+    std::string path;
+    UniqueFd file;  // O_PATH: what was made there, whatever has come in its place.
+  };
+
   UniqueFd lock_;
   std::vector<std::string> made_;  // By an Open() that has not succeeded, the oldest first.
-  std::string rpc_path_;
-  std::string attach_path_;
-  std::string admin_attach_path_;
+  std::vector<Bound> bound_;
 };
 
 }  // namespace mrd::ipc

@@ -57,6 +57,16 @@ TEST(Attach, SaysHelloWithAPidfdOfItself) {
   EXPECT_EQ(PidOfPidfd(said.fds[0].get()), getpid());
 }
 
+TEST(Attach, TakesPositiveTimeoutsOnly) {
+  for (const AttachOptions& options :
+       {AttachOptions{.timeout = milliseconds(0)}, AttachOptions{.timeout = milliseconds(-1)},
+        AttachOptions{.call_timeout = milliseconds(0)}}) {
+    const absl::Status status = Client::Attach(options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(MessageOf(status), HasSubstr("timeout must be positive"));
+  }
+}
+
 TEST(Attach, KeepsTheWelcomeButShowsNoToken) {
   FakeDaemon daemon;
   auto client = Client::Attach({.socket_dir = daemon.dir()});

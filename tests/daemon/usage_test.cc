@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "daemon/options.h"
 
@@ -34,8 +35,8 @@ Outcome Parse(std::vector<std::string> args) {
 }
 
 TEST(Usage, OfARightCommandLine) {
-  const Outcome outcome = Parse({"--socket-dir=/tmp/a", "--socket-dir", "/tmp/b", "--fabric=soft",
-                                 "--log-level=warning", "--socket-mode=0666"});
+  const Outcome outcome = Parse(
+      {"--socket-dir", "/tmp/b", "--fabric=soft", "--log-level=warning", "--socket-mode=0666"});
   EXPECT_TRUE(outcome.runs) << outcome.said;
   EXPECT_EQ(outcome.options.sockets.dir, "/tmp/b");
   EXPECT_EQ(outcome.options.sockets.mode, 0666u);
@@ -60,6 +61,8 @@ TEST(Usage, SaysWhatWasWrongAndWhatIsAllowed) {
       {{"--socket-dir", ""}, "--socket-dir", "a directory, not \"\""},
       {{"--socket-group", ""}, "--socket-group", "getent group"},
       {{"--socket-group", "no-such"}, "--socket-group", "getent group"},
+      {{"--fabric=verbs", "--fabric=soft"}, "--fabric is given 2 times", "once"},
+      {{"--socket-dir=/a", "--socket-dir", "/a"}, "--socket-dir is given 2 times", "once"},
   };
   for (const auto& wrong : kCases) {
     const Outcome outcome = Parse(wrong.args);
@@ -70,6 +73,15 @@ TEST(Usage, SaysWhatWasWrongAndWhatIsAllowed) {
     EXPECT_THAT(outcome.said, HasSubstr(wrong.allowed));
     EXPECT_EQ(std::count(outcome.said.begin(), outcome.said.end(), '\n'), 1) << outcome.said;
   }
+}
+
+TEST(Usage, IsWithinEightyColumns) {
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(Parse({"--help"}).exit_code, 0);
+  std::istringstream help(testing::internal::GetCapturedStdout());
+  int lines = 0;
+  for (std::string line; std::getline(help, line); ++lines) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_GT(lines, 10);
 }
 
 TEST(Usage, SaysWhatCli11DoesOfWhatIsNoLongOption) {

@@ -2,6 +2,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <sstream>
+#include <thread>
+
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
 #include "tests/e2e/daemon_test.h"
@@ -147,6 +150,26 @@ TEST_P(MrctlTest, ARefusalIsStatusOneAndOneLineThatTellsWhatToDo) {
   EXPECT_THAT(device.err, HasSubstr("mrctl devices"));
 }
 
+// Populating it first would take half a minute, or not be possible at all.
+TEST_P(MrctlTest, WhatCannotBeRegisteredIsRefusedBeforeItsMemoryIsMade) {
+  StartThis({.set = "pinned_bytes=65536"});
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--size=100T"}, {"--size=4095", "--count=17"}}) {
+    std::vector<std::string> whole = {"register", "--for=0"};
+    whole.insert(whole.end(), args.begin(), args.end());
+    const Outcome quota = Mrctl(whole);
+    EXPECT_EQ(quota.status, 1);
+    EXPECT_THAT(quota.err, HasSubstr("the limit of 65536 pinned bytes of uid"));
+    EXPECT_THAT(quota.err, HasSubstr("[QUOTA_BYTES]"));
+  }
+  EXPECT_EQ(Mrctl({"register", "--for=0", "--size=4095", "--count=16"}).status, 0);
+  for (const char* size : {"--size=4G", "--size=100T"}) {
+    const Outcome listens = Mrctl({"register", size, "--listen=127.0.0.1:0"});
+    EXPECT_EQ(listens.status, 2);
+    EXPECT_THAT(listens.err, HasSubstr("less than 4G"));
+  }
+}
+
 TEST_P(MrctlTest, ARefusalInJsonIsOneObject) {
   StartThis({.set = "pinned_bytes=65536"});
   const Outcome quota = Mrctl({"register", "--size=128K", "--for=0", "--json"});
@@ -227,7 +250,19 @@ TEST_P(MrctlTest, WrongUsageIsStatusTwoAndOneLineThatTellsWhatIsAllowed) {
     EXPECT_THAT(run.err, HasSubstr(wrong.allowed));
     EXPECT_EQ(std::count(run.err.begin(), run.err.end(), '\n'), 1) << run.err;
   }
-  EXPECT_EQ(Mrctl({"--help"}).status, 0);
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--help"}, {"register", "--help"}, {"leases", "--help"}}) {
+    const Outcome help = Mrctl(args);
+    EXPECT_EQ(help.status, 0);
+    std::istringstream lines(help.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+}
+
+// Unlike the daemon: a script appends what its user gave it.
+TEST_P(MrctlTest, AnOptionGivenAgainReplacesTheFirst) {
+  StartThis();
+  EXPECT_EQ(Mrctl({"devices", "--socket-dir=/tmp/no-such-dir"}).status, 0);
 }
 
 TEST_P(MrctlTest, ADaemonThatIsNotThereIsStatusThreeAndThePath) {
@@ -268,7 +303,38 @@ TEST_P(MrctlTest, WhoMayNotUseTheSocketIsToldWhichAndWhatToDo) {
   EXPECT_THAT(said, HasSubstr("0660"));
 }
 
-// Ctrl-C would be blocked, and nobody would read it.
+// Attaching and populating can take long; the daemon, which is stopped here, stands for both.
+TEST_P(MrctlTest, RegisterEndsAtOnceBeforeItHasRegistered) {
+  StartThis();
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    daemon().process().Kill(SIGSTOP);
+    Process mrctl = StartMrctl({"register", "--size=4K"});
+    std::this_thread::sleep_for(milliseconds(200));
+    const auto began = Clock::now();
+    mrctl.Kill(signal);
+    EXPECT_EQ(mrctl.ReadAll(), "");
+    EXPECT_NE(mrctl.ExitStatus(), 0);
+    EXPECT_LT(Clock::now() - began, Promised(seconds(2)));
+    daemon().process().Kill(SIGCONT);
+  }
+  EXPECT_EQ(Look().regions, 0u);
+}
+
+TEST_P(MrctlTest, ASecondSignalEndsRegisterWhateverItWaitsFor) {
+  StartThis();
+  Process mrctl = StartMrctl({"register", "--size=4K"});
+  ASSERT_TRUE(mrctl.Read());
+  daemon().process().Kill(SIGSTOP);
+  mrctl.Kill(SIGINT);
+  std::this_thread::sleep_for(milliseconds(200));
+  const auto began = Clock::now();
+  mrctl.Kill(SIGTERM);
+  EXPECT_NE(mrctl.ExitStatus(), 0);
+  EXPECT_LT(Clock::now() - began, Promised(seconds(2)));
+  daemon().process().Kill(SIGCONT);
+}
+
+// Ctrl-C would be taken, and nobody would hear of it.
 TEST_P(MrctlTest, RegisterHoldsNothingWhereItCannotWaitForASignal) {
   StartThis();
   Process shell({.argv = {"/bin/sh", "-c",

@@ -14,6 +14,8 @@
 namespace mrd::fabric {
 namespace {
 
+using testing::HasSubstr;
+
 constexpr AccessMask kReadWrite =
     Bit(v1::LOCAL_WRITE) | Bit(v1::REMOTE_READ) | Bit(v1::REMOTE_WRITE);
 constexpr uint64_t kAddress = 0x650000000000;
@@ -219,6 +221,9 @@ TEST_F(SoftFabricTest, AnAcceptThatNobodyMeetsEndsAtItsDeadline) {
   fabric_->Connect("", listener->info().local_port, "", c.Spec("", std::chrono::milliseconds(20)),
                    c.Done());
   EXPECT_EQ(ReasonOf(c.Wait()), v1::WAIT_ENDED);
+  // Each is told what the other has not done.
+  EXPECT_THAT(std::string(a.Wait().message()), HasSubstr("nobody came"));
+  EXPECT_THAT(std::string(c.Wait().message()), HasSubstr("did not accept"));
 }
 
 TEST_F(SoftFabricTest, TheListenersEndAnswersAllThatWait) {
@@ -241,7 +246,13 @@ TEST_F(SoftFabricTest, RequestsBeyondTheBacklogAreRefused) {
   for (Side& side : sides) {
     fabric_->Connect("", listener->info().local_port, "", side.Spec(), side.Done());
   }
-  EXPECT_EQ(ReasonOf(sides[2].Wait()), v1::CONNECTION_FAILED);
+  const auto full = DetailOf(sides[2].Wait());
+  ASSERT_TRUE(full);
+  EXPECT_EQ(full->reason(), v1::CONNECTION_FAILED);
+  EXPECT_THAT(full->limit_name(), HasSubstr("backlog"));
+  EXPECT_EQ(full->limit(), 2u);
+  EXPECT_EQ(full->used(), 2u);
+  EXPECT_THAT(std::string(sides[2].Wait().message()), HasSubstr("backlog of 2"));
   listener.reset();
   EXPECT_EQ(ReasonOf(sides[0].Wait()), v1::CONNECTION_FAILED);
   EXPECT_EQ(ReasonOf(sides[1].Wait()), v1::CONNECTION_FAILED);

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace {
@@ -170,6 +174,38 @@ TEST_F(SocketDirTest, LeavesWhatWasThereBeforeAFailedStart) {
   std::ofstream(AdminDir(dir_)) << "in the way";
   EXPECT_FALSE(Open().ok());
   EXPECT_TRUE(std::filesystem::is_directory(dir_));
+}
+
+TEST_F(SocketDirTest, LeavesTheSocketsOfASuccessorAlone) {
+  std::optional<SocketDir> first = *SocketDir::Open({.dir = dir_, .group = {}});
+  std::filesystem::remove_all(dir_);
+  std::filesystem::remove_all(AdminDir(dir_));
+  std::optional<SocketDir> second = *SocketDir::Open({.dir = dir_, .group = {}});
+  first.reset();
+  for (const std::string& path :
+       {dir_ + "/mrd.sock", dir_ + "/attach.sock", AdminDir(dir_) + "/attach.sock"}) {
+    EXPECT_TRUE(std::filesystem::is_socket(path)) << path;
+  }
+  second.reset();
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/mrd.sock")) << "it removes its own";
+}
+
+TEST_F(SocketDirTest, TakesOverTheSocketsOfADaemonThatWasKilled) {
+  ASSERT_TRUE(Open().ok());
+  const UniqueFd old(socket(AF_UNIX, SOCK_STREAM, 0));
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  strncpy(address.sun_path, (dir_ + "/mrd.sock").c_str(), sizeof address.sun_path - 1);
+  ASSERT_EQ(bind(old.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+  EXPECT_TRUE(Open().ok()) << Open();
+}
+
+TEST_F(SocketDirTest, RemovesNothingButASocketFromTheirPlaces) {
+  ASSERT_TRUE(Open().ok());
+  std::ofstream(dir_ + "/mrd.sock") << "precious";
+  const std::string refusal(Open().message());
+  EXPECT_THAT(refusal, AllOf(HasSubstr(dir_ + "/mrd.sock"), HasSubstr("move it elsewhere")));
+  EXPECT_EQ(std::filesystem::file_size(dir_ + "/mrd.sock"), 8u);
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/attach.sock")) << "left of a failed start";
 }
 
 }  // namespace

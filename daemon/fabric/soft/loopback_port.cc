@@ -13,9 +13,27 @@
 namespace mrd::fabric {
 namespace {
 
-absl::Status WaitEnded() {
+absl::Status NobodyCame() {
   return MakeError(v1::WAIT_ENDED, "nobody came to connect with in the time given",
                    {.advice = "Try again, or wait longer"});
+}
+
+absl::Status NotAccepted(uint32_t port) {
+  return MakeError(v1::WAIT_ENDED,
+                   absl::StrCat("the peer that listens on port ", port,
+                                " of device soft0 did not accept in the time given"),
+                   {.advice = "Have it call Accept, or wait longer"});
+}
+
+absl::Status BacklogFull(uint32_t port, size_t backlog, size_t waiting) {
+  return MakeError(
+      v1::CONNECTION_FAILED,
+      absl::StrCat("the backlog of ", backlog, " of port ", port, " of device soft0 is full"),
+      {.errno_value = ECONNREFUSED,
+       .limit_name = absl::StrCat("backlog of port ", port),
+       .limit = backlog,
+       .used = waiting,
+       .advice = "Accept faster, or give a larger backlog"});
 }
 
 absl::Status ListenerEnded() {
@@ -44,7 +62,9 @@ void LoopbackPort::Accept(ConnectionSpec spec, EstablishedCallback done) {
 
 void LoopbackPort::Request(ConnectionSpec spec, EstablishedCallback done, ConnectionInfo info) {
   if (closed_ || requests_.size() >= backlog_) {
-    FailAttempt(spec, done, LoopbackRefused(info_.local_port));
+    FailAttempt(spec, done,
+                closed_ ? LoopbackRefused(info_.local_port)
+                        : BacklogFull(info_.local_port, backlog_, requests_.size()));
     return;
   }
   Enqueue(requests_, {std::move(spec), std::move(done), std::move(info), {}});
@@ -59,9 +79,14 @@ void LoopbackPort::Close() {
   }
 }
 
+absl::Status LoopbackPort::WaitEnded(const Queue& queue) const {
+  return &queue == &accepts_ ? NobodyCame() : NotAccepted(info_.local_port);
+}
+
 void LoopbackPort::Enqueue(Queue& queue, Attempt attempt) {
   const auto it = queue.insert(queue.end(), std::move(attempt));
-  it->timer = loop_.At(it->spec.deadline, [this, &queue, it] { Fail(queue, it, WaitEnded()); });
+  it->timer =
+      loop_.At(it->spec.deadline, [this, &queue, it] { Fail(queue, it, WaitEnded(queue)); });
 }
 
 LoopbackPort::Attempt LoopbackPort::Dequeue(Queue& queue, Queue::iterator it) {
@@ -80,7 +105,7 @@ bool LoopbackPort::DropUnwanted(Queue& queue) {
   while (!queue.empty()) {
     const ConnectionSpec& spec = queue.front().spec;
     if (!spec.wanted || spec.wanted()) return true;
-    Fail(queue, queue.begin(), WaitEnded());
+    Fail(queue, queue.begin(), WaitEnded(queue));
   }
   return false;
 }

@@ -11,7 +11,7 @@
 
 namespace mrd::fabric {
 
-// What a connecting side gets when nobody listens, or the listener takes no more.
+// What a connecting side gets when nobody listens.
 absl::Status LoopbackRefused(uint32_t port);
 
 // Loop thread only.
@@ -40,6 +40,8 @@ class LoopbackPort {
   };
   using Queue = std::list<Attempt>;  // Timers hold iterators.
 
+  // What an attempt of this queue is told whose time is over.
+  absl::Status WaitEnded(const Queue& queue) const;
   void Enqueue(Queue& queue, Attempt attempt);
   Attempt Dequeue(Queue& queue, Queue::iterator it);
   void Fail(Queue& queue, Queue::iterator it, absl::Status status);

@@ -36,13 +36,13 @@ absl::StatusOr<mrd::v1::Reason> ProbeClient::AddBadBuffer(const std::string& kin
     auto memfd = MakeMemfd(bad.options);
     if (!memfd.ok()) return memfd.status();
     // What the library is told is always kSize: "short" has fewer behind it.
-    auto adopted = Adopt(kName, std::move(memfd->fd), memfd->address, kSize);
+    auto adopted = AdoptAnything(kName, memfd->fd.get(), kSize);
     if (!adopted.ok()) return adopted.status();
     return bad.reason;
   }
   auto fd = MakeBadFd(kind);
   if (!fd.ok()) return fd.status();
-  auto adopted = AdoptAnything(kName, std::move(*fd), kSize);
+  auto adopted = AdoptAnything(kName, fd->get(), kSize);
   if (!adopted.ok()) return adopted.status();
   return mrd::v1::NOT_SHARED_MEMORY;
 }

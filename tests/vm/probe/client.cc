@@ -146,14 +146,16 @@ Answer ProbeClient::Adopt(const std::string& name, mrd::internal::UniqueFd fd, v
 Answer ProbeClient::AdoptMemfd(const std::string& name, const MemfdOptions& options) {
   auto memfd = MakeMemfd(options);
   if (!memfd.ok()) return memfd.status();
+  if (options.read_only) return AdoptAnything(name, memfd->fd.get(), options.size);
   return Adopt(name, std::move(memfd->fd), memfd->address, options.size);
 }
 
-Answer ProbeClient::AdoptAnything(const std::string& name, mrd::internal::UniqueFd fd,
-                                  uint64_t size) {
-  auto address = MapAnything(size);
-  if (!address.ok()) return address.status();
-  return Adopt(name, std::move(fd), *address, size);
+Answer ProbeClient::AdoptAnything(const std::string& name, int fd, uint64_t size) {
+  auto created = CreateBuffer(name, size, mrd::Pages::kBase4K);
+  if (!created.ok()) return created;
+  // In the place of the library's, which it passes at the first registration.
+  if (dup3(fd, memory_[name].fd, O_CLOEXEC) < 0) return absl::ErrnoToStatus(errno, "dup3");
+  return created;
 }
 
 Answer ProbeClient::AdoptDmaBuf(const std::string& name, uint64_t size) {

@@ -52,8 +52,9 @@ class ProbeClient final {
   // Buffers, by a name.
   Answer CreateBuffer(const std::string& name, uint64_t size, mrd::Pages pages);
   Answer AdoptMemfd(const std::string& name, const MemfdOptions& options);
-  // The library learns that it has `size` bytes, whatever the descriptor is.
-  Answer AdoptAnything(const std::string& name, mrd::internal::UniqueFd fd, uint64_t size);
+  // The daemon is passed `fd` as if it were a buffer of `size` bytes: the library, which would
+  // refuse to adopt it, does not know.
+  Answer AdoptAnything(const std::string& name, int fd, uint64_t size);
   Answer AdoptDmaBuf(const std::string& name, uint64_t size);
   Answer Drop(const std::string& name);
   Answer Release(const std::string& name);

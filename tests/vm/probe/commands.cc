@@ -92,7 +92,7 @@ Answer Bad(ProbeClient& client, Arguments& words) {
   auto fd = MakeBadFd(words.Word());
   words.Note(fd.status());
   if (absl::Status status = words.Status(); !status.ok()) return status;
-  return client.AdoptAnything(name, std::move(*fd), 8192);
+  return client.AdoptAnything(name, fd->get(), 8192);
 }
 
 // REGION[:COUNT] BUFFER OFFSET LENGTH ACCESS DEVICE,...|all|-

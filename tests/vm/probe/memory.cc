@@ -30,9 +30,9 @@ uint64_t NextAddress() {
   return next += uint64_t{1} << 32;
 }
 
-absl::StatusOr<void*> MapAt(uint64_t address, uint64_t size, int flags, int fd) {
+absl::StatusOr<void*> MapAt(uint64_t address, uint64_t size, int fd) {
   void* const wanted = reinterpret_cast<void*>(address);
-  void* const mapped = mmap(wanted, size, kProtection, flags | MAP_FIXED_NOREPLACE, fd, 0);
+  void* const mapped = mmap(wanted, size, kProtection, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
   if (mapped == MAP_FAILED) {
     return absl::ErrnoToStatus(errno, absl::StrCat("mmap of ", size, " bytes"));
   }
@@ -48,8 +48,7 @@ absl::StatusOr<Memfd> MakeMemfd(const MemfdOptions& options) {
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(options.size)) != 0) {
     return absl::ErrnoToStatus(errno, "memfd");
   }
-  auto mapped =
-      MapAt(options.address != 0 ? options.address : NextAddress(), options.size, MAP_SHARED, fd);
+  auto mapped = MapAt(options.address != 0 ? options.address : NextAddress(), options.size, fd);
   if (!mapped.ok()) return mapped.status();
   memfd.address = *mapped;
   if (options.populated && madvise(*mapped, options.size, MADV_POPULATE_WRITE) != 0) {
@@ -118,10 +117,6 @@ absl::StatusOr<UniqueFd> MakeDmaBuf(int memfd, uint64_t size) {
   UniqueFd fd(ioctl(device.get(), UDMABUF_CREATE, &create));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "UDMABUF_CREATE");
   return fd;
-}
-
-absl::StatusOr<void*> MapAnything(uint64_t size) {
-  return MapAt(NextAddress(), size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
 }  // namespace probe

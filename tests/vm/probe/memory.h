@@ -35,10 +35,6 @@ absl::StatusOr<mrd::internal::UniqueFd> MakeBadFd(const std::string& kind);
 // Made from a sealed memfd by /dev/udmabuf.
 absl::StatusOr<mrd::internal::UniqueFd> MakeDmaBuf(int memfd, uint64_t size);
 
-// Some memory of `size` bytes that lies where mrd would take it. For descriptors that cannot be
-// mapped.
-absl::StatusOr<void*> MapAnything(uint64_t size);
-
 }  // namespace probe
 
 #endif  // TESTS_VM_PROBE_MEMORY_H_
