@@ -125,10 +125,9 @@ bool Registration::Repeats() {
   }
   if (answer && answer->size() > kSmallRegions) {
     // So many take milliseconds to be written down: not on a thread that takes calls.
-    auto done = std::make_shared<RegisterDone>(std::move(done_));
-    const absl::Status taken =
-        broker_.registrar().Submit(session_.owner(), 0, [done, answer] { (*done)(answer); });
-    if (!taken.ok()) (*done)(taken);
+    const absl::Status taken = broker_.registrar().Submit(
+        session_.owner(), 0, [self = shared_from_this(), answer] { self->done_(answer); });
+    if (!taken.ok()) done_(taken);
   } else if (answer) {
     done_(std::move(answer));
   } else {
@@ -419,11 +418,12 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   if (released.empty()) {
     tell();
   } else {
-    broker_.registrar().SubmitCleanup(
-        session_.owner(), [released = std::move(released), tell = std::move(tell)]() mutable {
-          released.clear();
-          tell();
-        });
+    broker_.registrar().SubmitCleanup(session_.owner(),
+                                      [self = shared_from_this(), released = std::move(released),
+                                       tell = std::move(tell)]() mutable {
+                                        released.clear();
+                                        tell();
+                                      });
   }
   return absl::OkStatus();
 }

@@ -10,8 +10,8 @@
 namespace mrd::broker {
 
 // Runs on one thread at a time: the caller's and then, for work that may take long, one of the
-// registrar's.
-class Registration {
+// registrar's. Whoever answers holds it, and with it the session's Work: see Done.
+class Registration : public std::enable_shared_from_this<Registration> {
  public:
   static void Start(Broker& broker, const SessionRef& session, RegisterSpec spec,
                     RegisterDone done);

@@ -121,6 +121,46 @@ TEST_F(RegistrationTest, ReleaseAfterLeavesRegionsAndFreesTheBuffer) {
   EXPECT_EQ(verbs_.live().mrs, 1);
 }
 
+TEST_F(RegistrationTest, ASessionIsThereUntilItsCallsAreAnswered) {
+  const auto stays = [this](const SessionRef& session, auto start) {
+    auto answered = std::make_shared<std::promise<bool>>();
+    start([this, session, answered](auto) { answered->set_value(StaysWhenEnded(session)); });
+    return answered->get_future().get();
+  };
+  const auto registers = [&](RegisterSpec spec, bool repeats) {
+    const auto session = Attach();
+    Pass(session, 1);
+    if (repeats) Register(session, spec).status().IgnoreError();
+    return stays(session, [&](auto done) { broker_->Register(session, spec, std::move(done)); });
+  };
+  auto spec = Spec({Range(0, 4096)});
+  EXPECT_TRUE(registers(spec, false));
+  spec.release_after = true;
+  EXPECT_TRUE(registers(spec, false));
+  spec.ranges[0].length = 1 << 30;
+  EXPECT_TRUE(registers(spec, false)) << "refused";
+  spec = Spec({Range(0, 4096)});
+  spec.request_id = "r";
+  EXPECT_TRUE(registers(spec, true));
+  spec.ranges.resize(600, Range(0, 4096));  // The answer is a long one.
+  EXPECT_TRUE(registers(spec, true));
+
+  for (const size_t count : {1, 600}) {
+    const auto session = Attach();
+    Pass(session, 1);
+    const auto leases = Register(session, Spec(std::vector<RangeSpec>(count, Range(0, 4096))));
+    std::vector<uint64_t> ids;
+    for (const LeaseView& view : **leases) ids.push_back(view.id);
+    EXPECT_TRUE(stays(session, [&](auto done) {
+      broker_->Deregister(session, ids, std::move(done));
+    })) << count;
+  }
+  const auto session = Attach();
+  Pass(session, 1);
+  EXPECT_TRUE(
+      stays(session, [&](auto done) { broker_->ReleaseBuffers(session, {1}, std::move(done)); }));
+}
+
 TEST_F(RegistrationTest, RefusesCallsOfTheWrongShape) {
   const auto session = Attach();
   Pass(session, 1);
