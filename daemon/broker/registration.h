@@ -43,7 +43,11 @@ class Registration : public std::enable_shared_from_this<Registration> {
   bool Ending();
   void Run();
   absl::Status Make();
+  // All that can be checked at once; then all of it is booked.
   absl::Status CheckAndBook();
+  // Looks for the pages. After the booking: what a call makes its thread look at is bounded by what
+  // its user may pin.
+  absl::Status CheckPresent();
   // A refusal of this range, which says so.
   absl::Status OfRange(size_t index, const absl::Status& refusal) const;
   absl::Status CheckHugetlb(const RangeSpec& range, const memory::Buffer& buffer) const;
