@@ -94,7 +94,7 @@ struct Front {
                 .peer_pidfd = peer_pidfd,
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
-        rpc(loop, broker.books(), std::move(sockets.rpc),
+        rpc(loop, broker.books(), broker.disposer(), std::move(sockets.rpc),
             [&server](UniqueFd connection, auto on_abuse) {
               server.Serve(std::move(connection), std::move(on_abuse));
             }) {}

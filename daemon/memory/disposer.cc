@@ -6,13 +6,13 @@
 
 namespace mrd::memory {
 
-bool Disposer::Close(uint32_t uid, UniqueFd fd) {
+bool Disposer::Close(uint32_t uid, UniqueFd fd, Before before) {
   bool start;
   bool room;
   {
     MutexLock lock(state_->mutex);
     Queue& queue = state_->queues[uid];
-    queue.waiting.push_back(std::move(fd));
+    queue.waiting.push_back({std::move(fd), before});
     room = !queue.Stuck();
     const bool call = !queue.running && state_->idle > 0;
     if (call) {
@@ -75,7 +75,7 @@ void Disposer::Run(std::shared_ptr<State> state) {
       queue->running = true;  // Nobody else takes it out of the table.
     }
     for (bool more = true; more;) {
-      UniqueFd next;
+      Item next;
       {
         MutexLock lock(state->mutex);
         more = !queue->waiting.empty();
@@ -87,6 +87,7 @@ void Disposer::Run(std::shared_ptr<State> state) {
           state->queues.erase(uid);
         }
       }
+      if (next.before) next.before(next.fd.get());
     }  // `next` is closed here, with no lock held.
   }
 }

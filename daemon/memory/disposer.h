@@ -1,6 +1,6 @@
-// Closes descriptors that were refused. close(2) on a file of a FUSE server that does not answer
-// blocks for ever, so it happens on a thread that nobody waits for: one for each uid that has some
-// to close, up to a bound, and none in quiet times.
+// Closes descriptors that were refused, and connections in which some wait. close(2) on a file of a
+// FUSE server that does not answer blocks for ever, so it happens on a thread that nobody waits
+// for: one for each uid that has some to close, up to a bound, and none in quiet times.
 #ifndef MRD_DAEMON_MEMORY_DISPOSER_H_
 #define MRD_DAEMON_MEMORY_DISPOSER_H_
 
@@ -16,15 +16,18 @@
 
 namespace mrd::memory {
 
-// Thread-safe.
+// Thread-safe. A copy is the same disposer.
 class Disposer {
  public:
   // How many of a uid's may wait where a close has taken a second; eight times as many before.
   static constexpr size_t kMostWaiting = 1024;
 
-  // Closes `fd` soon. False: the uid is stuck, and should send no more; this one is taken all the
-  // same.
-  bool Close(uint32_t uid, UniqueFd fd);
+  // What may take as long as a close.
+  using Before = void (*)(int fd);
+
+  // Closes `fd` soon, after `before` on the same thread. False: the uid is stuck, and should send
+  // no more; this one is taken all the same.
+  bool Close(uint32_t uid, UniqueFd fd, Before before = nullptr);
 
   // Whether more of this uid's descriptors wait to be closed than may.
   bool Stuck(uint32_t uid);
@@ -34,10 +37,14 @@ class Disposer {
   // Threads at one time: a close that hangs keeps one.
   static constexpr int kMostThreads = 64;
   static constexpr std::chrono::milliseconds kLingers{200};
+  struct Item {
+    UniqueFd fd;
+    Before before = nullptr;
+  };
   struct Queue {
     bool Stuck() const;
     bool running = false;  // A thread is at it.
-    std::deque<UniqueFd> waiting;
+    std::deque<Item> waiting;
     std::chrono::steady_clock::time_point progress = std::chrono::steady_clock::now();
   };
   // Outlives the disposer where a close hangs.
