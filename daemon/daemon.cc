@@ -22,6 +22,7 @@
 #include "daemon/ipc/attach_server.h"
 #include "daemon/ipc/rpc_acceptor.h"
 #include "daemon/ipc/socket_dir.h"
+#include "daemon/library_logs.h"
 #include "daemon/service/server.h"
 #include "mrd/v1/version.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -38,6 +39,7 @@ void StartLogging(spdlog::level::level_enum level) {
   logger->set_level(level);
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));
+  TakeLibraryLogs();
 }
 
 // Each session has a few descriptors: the soft limit, made for select(2), is far too low.
@@ -94,11 +96,18 @@ struct Front {
                 .peer_pidfd = peer_pidfd,
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
+<<<<<<< HEAD
         rpc(loop, broker.books(), std::move(sockets.rpc),
             {[&server](UniqueFd connection, uid_t uid, auto on_abuse) {
                server.Serve(std::move(connection), uid, std::move(on_abuse));
              },
              [&server](int connection) { server.Ended(connection); }}) {}
+=======
+        rpc(loop, broker.books(), broker.disposer(), std::move(sockets.rpc),
+            [&server](UniqueFd connection, auto on_abuse) {
+              server.Serve(std::move(connection), std::move(on_abuse));
+            }) {}
+>>>>>>> hb
 
   ipc::AttachServer admin;
   ipc::AttachServer attach;
@@ -224,6 +233,7 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
     daemon.Shutdown();
   }
   sd_event_unref(loop);
+  DropLibraryLogs();
   spdlog::info("ended");
   return 0;
 }

@@ -43,7 +43,8 @@ struct RegisterSpec {
   bool release_after = false;
 };
 
-// Called exactly once, from any thread.
+// Called exactly once, from any thread. Where that is not the caller's own, a Work of the session
+// lives meanwhile: with the last one the daemon may end, and with it whoever is to be answered.
 using Done = absl::AnyInvocable<void(absl::Status)>;
 
 struct LeasePage {

@@ -25,7 +25,9 @@ EndpointView ViewOf(const Endpoint& endpoint) {
 class Endpoints::Attempt {
  public:
   Attempt(Endpoints& endpoints, Work work, bool connects)
-      : endpoints_(endpoints), work_(std::move(work)), connects_(connects) {}
+      : endpoints_(endpoints),
+        work_(std::make_shared<const Work>(std::move(work))),
+        connects_(connects) {}
   ~Attempt() {
     EndConnect();
     if (!established_) endpoints_.Unbook(session());
@@ -33,7 +35,9 @@ class Endpoints::Attempt {
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  const SessionRef& session() const { return work_.session(); }
+  const SessionRef& session() const { return work_->session(); }
+  // For whoever answers after the attempt has gone.
+  const std::shared_ptr<const Work>& work() const { return work_; }
 
   // The endpoint has what was booked from now on. By the callback, once.
   void Established() {
@@ -47,7 +51,7 @@ class Endpoints::Attempt {
   }
 
   Endpoints& endpoints_;
-  const Work work_;
+  const std::shared_ptr<const Work> work_;
   std::atomic<bool> connects_;
   std::atomic<bool> established_ = false;
 };
@@ -193,6 +197,7 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> at
     broker_.registrar().SubmitCleanup(session->owner(),
                                       [attempt = std::move(attempt), endpoint = std::move(endpoint),
                                        done = std::move(done), refusal]() mutable {
+                                        const std::shared_ptr<const Work> work = attempt->work();
                                         endpoint.reset();
                                         attempt.reset();
                                         done(refusal);

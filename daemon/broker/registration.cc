@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "mrd/v1/status.h"
@@ -125,10 +126,9 @@ bool Registration::Repeats() {
   }
   if (answer && answer->size() > kSmallRegions) {
     // So many take milliseconds to be written down: not on a thread that takes calls.
-    auto done = std::make_shared<RegisterDone>(std::move(done_));
-    const absl::Status taken =
-        broker_.registrar().Submit(session_.owner(), 0, [done, answer] { (*done)(answer); });
-    if (!taken.ok()) (*done)(taken);
+    const absl::Status taken = broker_.registrar().Submit(
+        session_.owner(), 0, [self = shared_from_this(), answer] { self->done_(answer); });
+    if (!taken.ok()) done_(taken);
   } else if (answer) {
     done_(std::move(answer));
   } else {
@@ -257,6 +257,7 @@ absl::Status Registration::Make() {
   }
   // The checks first: a refused call makes no domain.
   if (auto checked = CheckAndBook(); !checked.ok()) return checked;
+  if (auto present = CheckPresent(); !present.ok()) return present;
   if (domains_.empty()) {
     if (auto made = MakeDomains(); !made.ok()) return made;
   }
@@ -315,12 +316,10 @@ absl::Status Registration::OfRange(size_t index, const absl::Status& refusal) co
 absl::Status Registration::CheckAndBook() {
   Amounts wanted;
   bytes_.reserve(spec_.ranges.size());
-  memory::Buffer::Seen seen;  // Of the buffer of the range before.
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
     const RangeSpec& range = spec_.ranges[i];
-    if (i > 0 && buffers_[i] != buffers_[i - 1]) seen = {};
-    auto checked = buffers_[i]->Check(range.offset, range.length, range.addr,
-                                      broker_.limits().unsealed, &seen);
+    auto checked =
+        buffers_[i]->Check(range.offset, range.length, range.addr, broker_.limits().unsealed);
     if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
       checked = CheckHugetlb(range, *buffers_[i]);
     }
@@ -337,6 +336,20 @@ absl::Status Registration::CheckAndBook() {
   booked_ = wanted;
   MutexLock lock(session_.mutex);
   session_.held += wanted;
+  return absl::OkStatus();
+}
+
+absl::Status Registration::CheckPresent() {
+  absl::flat_hash_map<const memory::Buffer*, memory::Buffer::Seen> seen;
+  for (size_t i = 0; i < spec_.ranges.size(); ++i) {
+    if (i % kCheckEvery == 0 && Ending()) return SessionUnknown();
+    const RangeSpec& range = spec_.ranges[i];
+    memory::Buffer& buffer = *buffers_[i];
+    const auto present = buffer.CheckPresent(range.offset, range.length, &seen[&buffer],
+                                             [this] { return Ending(); });
+    if (absl::IsCancelled(present)) return SessionUnknown();
+    if (!present.ok()) return OfRange(i, present);
+  }
   return absl::OkStatus();
 }
 
@@ -419,11 +432,12 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   if (released.empty()) {
     tell();
   } else {
-    broker_.registrar().SubmitCleanup(
-        session_.owner(), [released = std::move(released), tell = std::move(tell)]() mutable {
-          released.clear();
-          tell();
-        });
+    broker_.registrar().SubmitCleanup(session_.owner(),
+                                      [self = shared_from_this(), released = std::move(released),
+                                       tell = std::move(tell)]() mutable {
+                                        released.clear();
+                                        tell();
+                                      });
   }
   return absl::OkStatus();
 }

@@ -10,8 +10,8 @@
 namespace mrd::broker {
 
 // Runs on one thread at a time: the caller's and then, for work that may take long, one of the
-// registrar's.
-class Registration {
+// registrar's. Whoever answers holds it, and with it the session's Work: see Done.
+class Registration : public std::enable_shared_from_this<Registration> {
  public:
   static void Start(Broker& broker, const SessionRef& session, RegisterSpec spec,
                     RegisterDone done);
@@ -43,7 +43,11 @@ class Registration {
   bool Ending();
   void Run();
   absl::Status Make();
+  // All that can be checked at once; then all of it is booked.
   absl::Status CheckAndBook();
+  // Looks for the pages. After the booking: what a call makes its thread look at is bounded by what
+  // its user may pin.
+  absl::Status CheckPresent();
   // A refusal of this range, which says so.
   absl::Status OfRange(size_t index, const absl::Status& refusal) const;
   absl::Status CheckHugetlb(const RangeSpec& range, const memory::Buffer& buffer) const;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/ipc/end_connection.h"
 #include "mrd/v1/status.h"
 #include "mrd/v1/version.h"
 #include "spdlog/spdlog.h"
@@ -43,12 +44,13 @@ AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, Attac
       broker_(broker),
       options_(options),
       warnings_(warnings),
+      disposer_(broker.disposer()),
       socket_(std::move(socket)),
       closed_(std::move(closed)),
       uid_(peer.uid),
       peer_(std::move(peer)) {}
 
-AttachConnection::~AttachConnection() = default;
+AttachConnection::~AttachConnection() { EndConnection(std::move(socket_), uid_, disposer_); }
 
 bool AttachConnection::Start() {
   // As soon as possible: credentials come only with packets sent after it is set.
@@ -104,6 +106,12 @@ void AttachConnection::Drain() {
 
 bool AttachConnection::ReceiveLocked(int most) {
   for (int i = 0; i < most; ++i) {
+    // Each of its connections could bring hundreds of descriptors more, until there is none left in
+    // this process; then the kernel drops what comes, in this thread.
+    if (disposer_.Stuck(uid_)) {
+      Warn("has too many descriptors that wait for a close that hangs");
+      return false;
+    }
     Packet packet;
     switch (Receive(socket_.get(), &packet)) {
       case Received::kNothing:
@@ -131,7 +139,7 @@ void AttachConnection::Warn(const std::string& what) {
 
 void AttachConnection::Dispose(Packet& packet) {
   for (UniqueFd& fd : packet.fds) {
-    if (fd) broker_.disposer().Close(uid_, std::move(fd));
+    if (fd) disposer_.Close(uid_, std::move(fd));
   }
   packet.fds.clear();
 }

@@ -71,7 +71,9 @@ class AttachConnection : public broker::Link,
   broker::Broker& broker_;
   const AttachOptions options_;
   SparseWarnings& warnings_;
-  const UniqueFd socket_;
+  // Outlives the broker, as this may.
+  memory::Disposer disposer_;
+  UniqueFd socket_;
   const std::function<void(AttachConnection*)> closed_;
   const uid_t uid_;
   EventSource readable_;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/ipc/end_connection.h"
 
 namespace mrd::ipc {
 namespace {
@@ -17,7 +18,8 @@ AttachServer::AttachServer(sd_event* loop, broker::Broker& broker, AttachOptions
     : loop_(loop),
       broker_(broker),
       options_(options),
-      listener_(loop, std::move(socket), [this](UniqueFd fd) { Accept(std::move(fd)); }) {}
+      listener_(loop, std::move(socket), broker.disposer(),
+                [this](UniqueFd fd) { Accept(std::move(fd)); }) {}
 
 AttachServer::~AttachServer() {
   while (!connections_.empty()) {
@@ -31,21 +33,21 @@ void AttachServer::Accept(UniqueFd socket) {
   if (!peer.ok()) {
     warnings_.Warn(kOverflowUid,
                    absl::StrCat("attach: a connection is closed: ", peer.status().message()));
-    return;
+    return EndConnection(std::move(socket), kOverflowUid, broker_.disposer());
   }
   const uid_t uid = peer->uid;
   if (broker_.disposer().Stuck(uid)) {
     warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid,
                                      " is closed: ", memory::Disposer::kMostWaiting,
                                      " of its descriptors wait for a close that hangs"));
-    return;
+    return EndConnection(std::move(socket), uid, broker_.disposer());
   }
   const auto known = by_uid_.find(uid);
   const size_t count = known == by_uid_.end() ? 0 : known->second;
   if (count >= broker_.limits().sessions + kMostUnattached) {
     warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
                                      count, " already"));
-    return;
+    return EndConnection(std::move(socket), uid, broker_.disposer());
   }
   ++by_uid_[uid];
   auto connection =

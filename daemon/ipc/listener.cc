@@ -14,15 +14,23 @@ namespace {
 
 constexpr int kAtOnce = 64;  // Then other sources have their turn.
 constexpr std::chrono::milliseconds kPause{100};
+constexpr uint32_t kNobody = UINT32_MAX;  // No process has this uid.
 
 }  // namespace
 
-Listener::Listener(sd_event* loop, UniqueFd socket, std::function<void(UniqueFd)> accepted)
-    : socket_(std::move(socket)),
+Listener::Listener(sd_event* loop, UniqueFd socket, memory::Disposer& disposer,
+                   std::function<void(UniqueFd)> accepted)
+    : disposer_(disposer),
+      socket_(std::move(socket)),
       accepted_(std::move(accepted)),
       readable_(OrDie({loop, socket_.get(), EPOLLIN, [this](uint32_t) { Accept(); }},
                       "a listening socket")),
       pause_(OrDie({loop, kPause, [this] { readable_.SetEnabled(true); }}, "a listening socket")) {}
+
+Listener::~Listener() {
+  readable_.reset();
+  disposer_.Close(kNobody, std::move(socket_));
+}
 
 void Listener::Accept() {
   for (int i = 0; i < kAtOnce; ++i) {

@@ -6,19 +6,24 @@
 
 #include "daemon/ipc/event.h"
 #include "daemon/ipc/sparse_warnings.h"
+#include "daemon/memory/disposer.h"
 #include "daemon/unique_fd.h"
 
 namespace mrd::ipc {
 
 class Listener {
  public:
-  // `socket` listens and does not block.
-  Listener(sd_event* loop, UniqueFd socket, std::function<void(UniqueFd)> accepted);
+  // `socket` listens and does not block. Nobody waits for its close, which drops what connections
+  // that were not accepted have sent.
+  Listener(sd_event* loop, UniqueFd socket, memory::Disposer& disposer,
+           std::function<void(UniqueFd)> accepted);
+  ~Listener();
 
  private:
   void Accept();
 
-  const UniqueFd socket_;
+  memory::Disposer disposer_;
+  UniqueFd socket_;
   const std::function<void(UniqueFd)> accepted_;
   EventSource readable_;
   EventSource pause_;  // Runs while there are no descriptors left to accept with.

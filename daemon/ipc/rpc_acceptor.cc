@@ -9,39 +9,60 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/ipc/end_connection.h"
+#include "daemon/ipc/peer.h"
 
 namespace mrd::ipc {
 
+<<<<<<< HEAD
 RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Server server)
     : loop_(loop),
       books_(books),
       server_(std::move(server)),
       listener_(loop, std::move(socket), [this](UniqueFd fd) { Accept(std::move(fd)); }) {}
+=======
+RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer,
+                         UniqueFd socket, Serve serve)
+    : loop_(loop),
+      books_(books),
+      disposer_(disposer),
+      serve_(std::move(serve)),
+      listener_(loop, std::move(socket), disposer, [this](UniqueFd fd) { Accept(std::move(fd)); }) {
+}
+
+RpcAcceptor::~RpcAcceptor() {
+  while (!connections_.empty()) End(connections_.begin()->first);
+}
+>>>>>>> hb
 
 void RpcAcceptor::Accept(UniqueFd connection) {
   // The uid is for counting only: who calls is told by each call's token.
   ucred peer;
   socklen_t length = sizeof peer;
-  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) return;
-  const broker::Amounts one{.connections = 1};
-  if (auto booked = books_.Book(peer.uid, one); !booked.ok()) {
-    warnings_->Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
-                                           " to mrd.sock is closed: ", booked.message()));
-    return;
+  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) {
+    return EndConnection(std::move(connection), kOverflowUid, disposer_);
   }
+  const auto refuse = [&](absl::string_view why) {
+    warnings_->Warn(
+        peer.uid, absl::StrCat("a connection of uid ", peer.uid, " to mrd.sock is closed: ", why));
+    EndConnection(std::move(connection), peer.uid, disposer_);
+  };
+  if (disposer_.Stuck(peer.uid)) {
+    return refuse("too many of its descriptors wait for a close that hangs");
+  }
+  const broker::Amounts one{.connections = 1};
+  if (auto booked = books_.Book(peer.uid, one); !booked.ok()) return refuse(booked.message());
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched) {
-    warnings_->Warn(peer.uid, absl::StrCat("a connection of uid ", peer.uid,
-                                           " to mrd.sock is closed: ", strerror(errno),
-                                           "; raise LimitNOFILE if this goes on"));
     books_.Release(peer.uid, one);
-    return;
+    return refuse(absl::StrCat(strerror(errno), "; raise LimitNOFILE if this goes on"));
   }
   const int key = watched.get();
   Connection& entry = connections_[key];
   entry.watched = std::move(watched);
   entry.uid = peer.uid;
   // Without EPOLLIN: hang-ups only, of the peer or, by its shutdown(2), of gRPC. Told once: of
+<<<<<<< HEAD
   // thousands that end together each would be looked at again with each of the others.
   entry.over = EventSource(loop_, key, EPOLLRDHUP | EPOLLET, [this, key, one](uint32_t) {
     // The peer may have closed its sending half only: gRPC lets go of it too.
@@ -60,6 +81,25 @@ void RpcAcceptor::Accept(UniqueFd connection) {
         warnings->Warn(uid,
                        absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
       });
+=======
+  // thousands that end together each would be looked at again with each of the others. The peer may
+  // have closed its sending half only: gRPC lets go of it too.
+  entry.over = EventSource(loop_, key, EPOLLRDHUP | EPOLLET, [this, key](uint32_t) { End(key); });
+  // Else nobody would learn that it has ended.
+  if (!entry.over) return End(key);
+  serve_(std::move(connection), [warnings = warnings_, uid = peer.uid](const char* what) {
+    warnings->Warn(uid, absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
+  });
+>>>>>>> hb
+}
+
+void RpcAcceptor::End(int watched) {
+  const auto found = connections_.find(watched);
+  UniqueFd connection = std::move(found->second.watched);
+  const uid_t uid = found->second.uid;
+  connections_.erase(found);
+  books_.Release(uid, {.connections = 1});
+  EndConnection(std::move(connection), uid, disposer_, Readers::kOthers);
 }
 
 void RpcAcceptor::EndAll() {

@@ -25,7 +25,13 @@ class RpcAcceptor {
     std::function<void(int connection)> ended;
   };
 
+<<<<<<< HEAD
   RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Server server);
+=======
+  RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer, UniqueFd socket,
+              Serve serve);
+  ~RpcAcceptor();
+>>>>>>> hb
 
   // Shuts down all connections, also those whose peers do not read what was sent to them. What was
   // sent they can still read.
@@ -33,16 +39,24 @@ class RpcAcceptor {
 
  private:
   struct Connection {
-    UniqueFd watched;  // A second descriptor of it: tells when it is over, whoever ended it.
+    // A second descriptor of it: tells when it is over, whoever ended it. Until that has been seen
+    // to, gRPC's close of its own drops nothing that waits.
+    UniqueFd watched;
     uid_t uid;
     EventSource over;
   };
 
   void Accept(UniqueFd connection);
+  void End(int watched);
 
   sd_event* const loop_;
   broker::Books& books_;
+<<<<<<< HEAD
   const Server server_;
+=======
+  memory::Disposer& disposer_;
+  const Serve serve_;
+>>>>>>> hb
   std::unordered_map<int, Connection> connections_;  // By watched descriptor.
   // Shared with what tells of a connection, which may do so until the process ends.
   const std::shared_ptr<SparseWarnings> warnings_ = std::make_shared<SparseWarnings>();

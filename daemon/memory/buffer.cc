@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "daemon/memory/presence.h"
@@ -40,8 +42,7 @@ void Buffer::Unmap() {
   mappings_.window.Forget(this);
 }
 
-absl::Status Buffer::Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed,
-                           Seen* seen) {
+absl::Status Buffer::Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed) {
   if (length == 0) {
     return MakeError(v1::INVALID_LENGTH, "length is 0", {.advice = "Register at least one byte"});
   }
@@ -66,9 +67,7 @@ absl::Status Buffer::Check(uint64_t offset, uint64_t length, uint64_t address, b
                         length),
         {.advice = "Pass the address at which the client has the range mapped"});
   }
-  if (dma_buf()) return absl::OkStatus();
-  if (auto sealed = CheckSeals(unsealed); !sealed.ok()) return sealed;
-  return CheckPresent(offset, length, seen);
+  return dma_buf() ? absl::OkStatus() : CheckSeals(unsealed);
 }
 
 absl::Status Buffer::CheckSeals(bool unsealed) {
@@ -99,8 +98,10 @@ absl::Status Buffer::CheckSeals(bool unsealed) {
                             "or ask the operator to allow unsealed buffers"});
 }
 
-absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length, Seen* seen) {
-  if (offset >= seen->begin && offset + length <= seen->end) return absl::OkStatus();
+absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length, Seen* seen,
+                                  absl::FunctionRef<bool()> stop) {
+  const uint64_t end = offset + length;
+  if (dma_buf() || (offset >= seen->begin && end <= seen->end)) return absl::OkStatus();
   struct stat now;
   if (fstat(fd_.get(), &now) < 0) return MappingError(errno, length);
   const uint64_t size = now.st_size;
@@ -126,15 +127,21 @@ absl::Status Buffer::CheckPresent(uint64_t offset, uint64_t length, Seen* seen) 
                        {.advice = kAdvice});
     }
   } else if (allocated != WholePages(size)) {
-    const auto present = PresentFrom(fd_.get(), offset, length);
-    if (!present.ok()) return present.status();
-    if (*present < length) {
-      return MakeError(v1::NOT_POPULATED,
-                       absl::StrFormat("the buffer has no page at offset %d yet",
-                                       (offset + *present) & ~(kBasePage - 1)),
-                       {.advice = kAdvice});
+    const bool joins = offset <= seen->end && end >= seen->begin;
+    const Seen unseen[] = {{offset, joins ? seen->begin : end}, {joins ? seen->end : end, end}};
+    for (const Seen& part : unseen) {
+      if (part.begin >= part.end) continue;
+      const auto present = PresentFrom(fd_.get(), part.begin, part.end - part.begin, stop);
+      if (!present.ok()) return present.status();
+      if (const uint64_t missing = part.begin + *present; missing < part.end) {
+        return MakeError(
+            v1::NOT_POPULATED,
+            absl::StrFormat("the buffer has no page at offset %d yet", missing & ~(kBasePage - 1)),
+            {.advice = kAdvice});
+      }
     }
-    *seen = {offset, offset + length};
+    *seen =
+        joins ? Seen{std::min(offset, seen->begin), std::max(end, seen->end)} : Seen{offset, end};
     return absl::OkStatus();
   }
   *seen = {0, size};

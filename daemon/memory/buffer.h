@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "daemon/memory/address_window.h"
 #include "daemon/memory/inspect.h"
@@ -49,17 +50,19 @@ class Buffer {
   uint32_t page_size() const { return facts_.page_size; }
   int fd() const { return fd_.get(); }
 
-  // Whether [offset, offset + length), which the client has at `address`, may be pinned.
-  // `unsealed`: a buffer that can shrink is good too. Errors: INVALID_LENGTH, OUT_OF_RANGE,
-  // MISALIGNED, NOT_SEALED, BUFFER_READ_ONLY, NOT_POPULATED. Pages in `seen` are not looked for;
-  // those found are put there.
-  absl::Status Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed, Seen* seen);
-  absl::Status Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed) {
-    Seen none;
-    return Check(offset, length, address, unsealed, &none);
-  }
+  // Whether [offset, offset + length), which the client has at `address`, may be pinned if its
+  // pages are there. `unsealed`: a buffer that can shrink is good too. Errors: INVALID_LENGTH,
+  // OUT_OF_RANGE, MISALIGNED, ADDRESS_UNUSABLE, NOT_SEALED, BUFFER_READ_ONLY.
+  absl::Status Check(uint64_t offset, uint64_t length, uint64_t address, bool unsealed);
 
-  // A mapping of the range wherever it fits. REQUIRES: Check was OK; not a dma-buf.
+  // Whether its pages are there, which takes long for a large one: see PresentFrom, also for
+  // `stop`. Pages in `seen` are not looked for; those found are put there, unless they lie apart
+  // from those seen before: then they take their place. REQUIRES: Check was OK. Errors:
+  // OUT_OF_RANGE, NOT_POPULATED, CANCELLED.
+  absl::Status CheckPresent(uint64_t offset, uint64_t length, Seen* seen,
+                            absl::FunctionRef<bool()> stop);
+
+  // A mapping of the range wherever it fits. REQUIRES: both checks were OK; not a dma-buf.
   absl::StatusOr<std::shared_ptr<Mapping>> Map(uint64_t offset, uint64_t length);
 
   // A mapping of the range at the client's address. REQUIRES: as above.
@@ -77,7 +80,6 @@ class Buffer {
  private:
   Mappable mappable() const { return {this, fd_.get(), size_.load(), facts_.page_size}; }
   absl::Status CheckSeals(bool unsealed);
-  absl::Status CheckPresent(uint64_t offset, uint64_t length, Seen* seen);
 
   const UniqueFd fd_;
   const Facts facts_;

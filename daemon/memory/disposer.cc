@@ -6,15 +6,21 @@
 
 namespace mrd::memory {
 
-bool Disposer::Close(uint32_t uid, UniqueFd fd) {
+bool Disposer::Close(uint32_t uid, UniqueFd fd, Before before) {
   bool start;
   bool room;
   {
     MutexLock lock(state_->mutex);
+<<<<<<< HEAD
     const auto now = state_->clock();
     Queue& queue = state_->queues.try_emplace(uid, now).first->second;
     queue.waiting.push_back(std::move(fd));
     room = !queue.Stuck(now);
+=======
+    Queue& queue = state_->queues[uid];
+    queue.waiting.push_back({std::move(fd), before});
+    room = !queue.Stuck();
+>>>>>>> hb
     const bool call = !queue.running && state_->idle > 0;
     if (call) {
       --state_->idle;
@@ -76,7 +82,7 @@ void Disposer::Run(std::shared_ptr<State> state) {
       queue->running = true;  // Nobody else takes it out of the table.
     }
     for (bool more = true; more;) {
-      UniqueFd next;
+      Item next;
       {
         MutexLock lock(state->mutex);
         more = !queue->waiting.empty();
@@ -88,6 +94,7 @@ void Disposer::Run(std::shared_ptr<State> state) {
           state->queues.erase(uid);
         }
       }
+      if (next.before) next.before(next.fd.get());
     }  // `next` is closed here, with no lock held.
   }
 }

@@ -1,6 +1,6 @@
-// Closes descriptors that were refused. close(2) on a file of a FUSE server that does not answer
-// blocks for ever, so it happens on a thread that nobody waits for: one for each uid that has some
-// to close, up to a bound, and none in quiet times.
+// Closes descriptors that were refused, and connections in which some wait. close(2) on a file of a
+// FUSE server that does not answer blocks for ever, so it happens on a thread that nobody waits
+// for: one for each uid that has some to close, up to a bound, and none in quiet times.
 #ifndef MRD_DAEMON_MEMORY_DISPOSER_H_
 #define MRD_DAEMON_MEMORY_DISPOSER_H_
 
@@ -16,7 +16,7 @@
 
 namespace mrd::memory {
 
-// Thread-safe.
+// Thread-safe. A copy is the same disposer.
 class Disposer {
  public:
   using Clock = std::chrono::steady_clock::time_point (*)();
@@ -24,6 +24,7 @@ class Disposer {
   // How many of a uid's may wait where a close has taken a second; eight times as many before.
   static constexpr size_t kMostWaiting = 1024;
 
+<<<<<<< HEAD
   // `clock` is called from any thread, also after the end of the disposer.
   explicit Disposer(Clock clock = &std::chrono::steady_clock::now)
       : state_(std::make_shared<State>(clock)) {}
@@ -31,6 +32,14 @@ class Disposer {
   // Closes `fd` soon. False: the uid is stuck, and should send no more; this one is taken all the
   // same.
   bool Close(uint32_t uid, UniqueFd fd);
+=======
+  // What may take as long as a close.
+  using Before = void (*)(int fd);
+
+  // Closes `fd` soon, after `before` on the same thread. False: the uid is stuck, and should send
+  // no more; this one is taken all the same.
+  bool Close(uint32_t uid, UniqueFd fd, Before before = nullptr);
+>>>>>>> hb
 
   // Whether more of this uid's descriptors wait to be closed than may.
   bool Stuck(uint32_t uid);
@@ -40,12 +49,21 @@ class Disposer {
   // Threads at one time: a close that hangs keeps one.
   static constexpr int kMostThreads = 64;
   static constexpr std::chrono::milliseconds kLingers{200};
+  struct Item {
+    UniqueFd fd;
+    Before before = nullptr;
+  };
   struct Queue {
     explicit Queue(std::chrono::steady_clock::time_point now) : progress(now) {}
     bool Stuck(std::chrono::steady_clock::time_point now) const;
     bool running = false;  // A thread is at it.
+<<<<<<< HEAD
     std::deque<UniqueFd> waiting;
     std::chrono::steady_clock::time_point progress;
+=======
+    std::deque<Item> waiting;
+    std::chrono::steady_clock::time_point progress = std::chrono::steady_clock::now();
+>>>>>>> hb
   };
   // Outlives the disposer where a close hangs.
   struct State {

@@ -30,10 +30,12 @@ bool MayAsk(int fd) {
 
 }  // namespace
 
-absl::StatusOr<uint64_t> PresentFrom(int fd, uint64_t offset, uint64_t length) {
+absl::StatusOr<uint64_t> PresentFrom(int fd, uint64_t offset, uint64_t length,
+                                     absl::FunctionRef<bool()> stop) {
   if (!MayAsk(fd)) return 0;
   const uint64_t end = offset + length;
   for (uint64_t at = offset & ~(kPage - 1); at < end; at += kPages * kPage) {
+    if (stop()) return absl::CancelledError("nobody waits for it any more");
     const uint64_t bytes = std::min(kPages * kPage, end - at);
     void* const base =
         mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, static_cast<off_t>(at));

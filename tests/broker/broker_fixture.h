@@ -104,6 +104,16 @@ class BrokerTest : public testing::Test {
                         [&](absl::Status status) { done.set_value(std::move(status)); });
     return done.get_future().get();
   }
+  // Ends the session, and tells whether it stays for a while, as it must where a call of its is
+  // being answered: the daemon may be gone as soon as its last session is.
+  bool StaysWhenEnded(const SessionRef& session) {
+    broker_->End(session);
+    for (int i = 0; i < 100; ++i) {
+      if (!broker_->SessionById(session->id)) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return true;
+  }
   // Until the session holds nothing any more.
   void EndAndWait(const SessionRef& session) {
     broker_->End(session);

@@ -125,6 +125,47 @@ TEST_F(EndpointsTest, EndWithTheirSession) {
   EXPECT_EQ(broker_->books().Used(kUid).endpoints, 1u);
 }
 
+TEST_F(EndpointsTest, ASessionIsThereUntilItsCallsAreAnswered) {
+  // The answer of `start`, in which the session ends; whether it is still there then.
+  const auto stays = [this](const SessionRef& session, auto start) {
+    auto answered = std::make_shared<std::promise<bool>>();
+    start([this, session, answered](auto) { answered->set_value(StaysWhenEnded(session)); });
+    return answered->get_future();
+  };
+  const auto wish = [](std::chrono::milliseconds wait) {
+    return ConnectionWish{
+        .private_data = "", .deadline = std::chrono::steady_clock::now() + wait, .wanted = {}};
+  };
+  const auto listens = Attach();
+  EXPECT_TRUE(stays(listens, [&](auto done) {
+                endpoints_.Listen(listens, "10.99.0.1", 0, 16, std::move(done));
+              }).get());
+  const auto disconnects = Attach();
+  EXPECT_TRUE(stays(disconnects, [&, id = Listen(disconnects)->id](auto done) {
+                endpoints_.Disconnect(disconnects, id, std::move(done));
+              }).get());
+  const auto waits = Attach();
+  EXPECT_TRUE(stays(waits, [&, id = Listen(waits)->id](auto done) {
+                endpoints_.Accept(waits, id, wish(1ms), std::move(done));
+              }).get());
+  const auto fails = Attach();
+  EXPECT_TRUE(stays(fails, [&](auto done) {
+                endpoints_.Connect(fails, "10.99.0.1", 7000, "", wish(5s), std::move(done));
+              }).get());
+  const auto accepts = Attach();
+  const auto connects = Attach();
+  const auto listener = Listen(accepts);
+  auto accepted = stays(accepts, [&](auto done) {
+    endpoints_.Accept(accepts, listener->id, wish(5s), std::move(done));
+  });
+  auto connected = stays(connects, [&](auto done) {
+    endpoints_.Connect(connects, "10.99.0.1", listener->info.local_port, "", wish(5s),
+                       std::move(done));
+  });
+  EXPECT_TRUE(accepted.get());
+  EXPECT_TRUE(connected.get());
+}
+
 TEST_F(EndpointsTest, AcceptOfAConnectionIsRefused) {
   const auto server = Attach();
   const auto client = Attach();

@@ -121,6 +121,46 @@ TEST_F(RegistrationTest, ReleaseAfterLeavesRegionsAndFreesTheBuffer) {
   EXPECT_EQ(verbs_.live().mrs, 1);
 }
 
+TEST_F(RegistrationTest, ASessionIsThereUntilItsCallsAreAnswered) {
+  const auto stays = [this](const SessionRef& session, auto start) {
+    auto answered = std::make_shared<std::promise<bool>>();
+    start([this, session, answered](auto) { answered->set_value(StaysWhenEnded(session)); });
+    return answered->get_future().get();
+  };
+  const auto registers = [&](RegisterSpec spec, bool repeats) {
+    const auto session = Attach();
+    Pass(session, 1);
+    if (repeats) Register(session, spec).status().IgnoreError();
+    return stays(session, [&](auto done) { broker_->Register(session, spec, std::move(done)); });
+  };
+  auto spec = Spec({Range(0, 4096)});
+  EXPECT_TRUE(registers(spec, false));
+  spec.release_after = true;
+  EXPECT_TRUE(registers(spec, false));
+  spec.ranges[0].length = 1 << 30;
+  EXPECT_TRUE(registers(spec, false)) << "refused";
+  spec = Spec({Range(0, 4096)});
+  spec.request_id = "r";
+  EXPECT_TRUE(registers(spec, true));
+  spec.ranges.resize(600, Range(0, 4096));  // The answer is a long one.
+  EXPECT_TRUE(registers(spec, true));
+
+  for (const size_t count : {1, 600}) {
+    const auto session = Attach();
+    Pass(session, 1);
+    const auto leases = Register(session, Spec(std::vector<RangeSpec>(count, Range(0, 4096))));
+    std::vector<uint64_t> ids;
+    for (const LeaseView& view : **leases) ids.push_back(view.id);
+    EXPECT_TRUE(stays(session, [&](auto done) {
+      broker_->Deregister(session, ids, std::move(done));
+    })) << count;
+  }
+  const auto session = Attach();
+  Pass(session, 1);
+  EXPECT_TRUE(
+      stays(session, [&](auto done) { broker_->ReleaseBuffers(session, {1}, std::move(done)); }));
+}
+
 TEST_F(RegistrationTest, RefusesCallsOfTheWrongShape) {
   const auto session = Attach();
   Pass(session, 1);
@@ -159,6 +199,83 @@ TEST_F(SlowRegistrationTest, IsRolledBackWhenItsSessionEndsMeanwhile) {
   EXPECT_EQ(verbs_.live().mrs, 0);
   EXPECT_EQ(verbs_.live().pds, 0);
   EXPECT_EQ(broker_->books().Total(), Amounts{});
+}
+
+// Two buffers of one file, of which a page is absent: whether others are there must be looked for.
+class AbsentPageTest : public BrokerTest {
+ protected:
+  static constexpr uint64_t kSize = 64 << 20;
+  static Limits Lots() {
+    Limits limits;
+    limits.pinned_bytes = uint64_t{1} << 50;
+    return limits;
+  }
+  explicit AbsentPageTest(Limits limits = Lots()) : BrokerTest("devices=fake0", limits) {}
+
+  void PassBoth(const SessionRef& session) {
+    const UniqueFd fd = memory::MakeMemfd(kSize + 4096);
+    ASSERT_EQ(fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, kSize, 4096), 0);
+    for (const uint64_t id : {1, 2}) {
+      EXPECT_TRUE(broker_->AddBuffer(*session, id, UniqueFd(dup(fd.get()))));
+    }
+  }
+  // 10,000 in turn.
+  static RegisterSpec InTurn(const RangeSpec& one, const RangeSpec& other) {
+    RegisterSpec spec = Spec({});
+    for (int i = 0; i < 5000; ++i) spec.ranges.insert(spec.ranges.end(), {one, other});
+    return spec;
+  }
+};
+
+TEST_F(AbsentPageTest, EachBuffersPagesAreLookedForOnce) {
+  const auto session = Attach();
+  PassBoth(session);
+  const auto spec = InTurn(Range(0, kSize, 1), Range(0, kSize, 2));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Register(session, spec).ok());
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(5));
+}
+
+TEST_F(AbsentPageTest, ARefusalLeavesTheBooksAsTheyWere) {
+  const auto session = Attach();
+  PassBoth(session);
+  const auto refusal = Register(session, Spec({Range(0, 4096, 2), Range(kSize, 4096)})).status();
+  EXPECT_EQ(ReasonOf(refusal), v1::NOT_POPULATED);
+  EXPECT_EQ(refusal.message().substr(0, 7), "range 1");
+  EXPECT_EQ(broker_->books().Used(kUid).bytes, 0u);
+  EXPECT_EQ(session->View().held, Amounts{});
+}
+
+TEST_F(AbsentPageTest, TheEndOfASessionEndsTheLookingForItsPages) {
+  const auto session = Attach();
+  PassBoth(session);
+  // They lie apart, so that each is looked for anew.
+  auto result =
+      StartRegister(session, InTurn(Range(0, kSize / 2 - 4096), Range(kSize / 2, kSize / 2)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto began = std::chrono::steady_clock::now();
+  EndAndWait(session);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
+  EXPECT_EQ(ReasonOf(result.get().status()), v1::SESSION_UNKNOWN);
+}
+
+class AbsentPageQuotaTest : public AbsentPageTest {
+ protected:
+  static Limits Little() {
+    Limits limits;
+    limits.pinned_bytes = uint64_t{1} << 30;
+    return limits;
+  }
+  AbsentPageQuotaTest() : AbsentPageTest(Little()) {}
+};
+
+TEST_F(AbsentPageQuotaTest, NothingIsLookedForThatTheUserMayNotPin) {
+  const auto session = Attach();
+  PassBoth(session);
+  const auto spec = InTurn(Range(0, kSize / 2 - 4096), Range(kSize / 2, kSize / 2));
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::QUOTA_BYTES);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(1));
 }
 
 class SmallQuotaTest : public BrokerTest {

@@ -15,7 +15,7 @@ constexpr char kListLeases[] = "/mrd.v1.Registration/ListLeases";
 constexpr unsigned char kEndStream = 1;
 constexpr unsigned char kEndHeaders = 4;
 constexpr unsigned char kAck = 1;
-constexpr uint64_t kLittle = (kSanitized ? 160 : 16) << 20;
+constexpr uint64_t kLittle = 16 << 20;
 
 class Http2FloodsTest : public DaemonTest {
  protected:
@@ -42,6 +42,7 @@ class Http2FloodsTest : public DaemonTest {
 
   void ExpectUndisturbed() {
     EXPECT_TRUE(other_->GetStatus().ok());
+    if (kSanitized) return;  // A sanitizer keeps what is freed.
     const uint64_t now = daemon().Pss();
     EXPECT_LT(now, before_ + kLittle) << "it has grown by " << ((now - before_) >> 20) << " MiB";
   }

@@ -23,7 +23,14 @@ class BufferTest : public testing::Test {
   }
 
   v1::Reason Check(Buffer& buffer, uint64_t offset, uint64_t length, uint64_t address = kAddress) {
-    return ReasonOf(buffer.Check(offset, length, address + offset, /*unsealed=*/false));
+    const auto checked = buffer.Check(offset, length, address + offset, /*unsealed=*/false);
+    if (!checked.ok()) return ReasonOf(checked);
+    Buffer::Seen seen;
+    return ReasonOf(CheckPresent(buffer, offset, length, &seen));
+  }
+  static absl::Status CheckPresent(Buffer& buffer, uint64_t offset, uint64_t length,
+                                   Buffer::Seen* seen) {
+    return buffer.CheckPresent(offset, length, seen, [] { return false; });
   }
 
   Mappings mappings_;
@@ -172,14 +179,37 @@ TEST_F(BufferTest, LooksOnceForThePagesOfACall) {
   ASSERT_EQ(fallocate(clients.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 65536, 4096), 0);
   const auto buffer = MakeBuffer(std::move(fd), mappings_);
   Buffer::Seen seen;
-  EXPECT_TRUE(buffer->Check(4096, 8192, kAddress, false, &seen).ok());
+  EXPECT_TRUE(CheckPresent(*buffer, 4096, 8192, &seen).ok());
   EXPECT_EQ(seen.begin, 4096u);
   EXPECT_EQ(seen.end, 12288u);
-  EXPECT_EQ(ReasonOf(buffer->Check(61440, 8192, kAddress, false, &seen)), v1::NOT_POPULATED);
-  ASSERT_TRUE(Populate(clients.get(), 65536, 4096));
-  EXPECT_TRUE(buffer->Check(61440, 8192, kAddress, false, &seen).ok());
+  // Of a range that overlaps or joins it only the rest is looked for: of these the page seen above
+  // has gone.
+  ASSERT_EQ(fallocate(clients.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 4096), 0);
+  EXPECT_TRUE(CheckPresent(*buffer, 0, 16384, &seen).ok());
+  EXPECT_TRUE(CheckPresent(*buffer, 16384, 4096, &seen).ok());
+  EXPECT_EQ(seen.begin, 0u);
+  EXPECT_EQ(seen.end, 20480u);
+  EXPECT_EQ(ReasonOf(CheckPresent(*buffer, 61440, 8192, &seen)), v1::NOT_POPULATED);
+  EXPECT_EQ(ReasonOf(CheckPresent(*buffer, 0, 65540, &seen)), v1::NOT_POPULATED);
+  EXPECT_EQ(seen.end, 20480u) << "a refusal leaves it";
+  EXPECT_TRUE(CheckPresent(*buffer, 61440, 4096, &seen).ok());
+  EXPECT_EQ(seen.begin, 61440u) << "it lies apart";
+  ASSERT_TRUE(Populate(clients.get(), 0, kSize));
+  EXPECT_TRUE(CheckPresent(*buffer, 61440, 8192, &seen).ok());
   EXPECT_EQ(seen.begin, 0u);
   EXPECT_EQ(seen.end, kSize);
+}
+
+TEST_F(BufferTest, LooksNoFurtherThanAskedFor) {
+  UniqueFd fd = MakeMemfd(64 << 20);
+  ASSERT_EQ(fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+  const auto buffer = MakeBuffer(std::move(fd), mappings_);
+  Buffer::Seen seen;
+  int asked = 0;
+  const auto stop = [&] { return ++asked == 2; };
+  EXPECT_TRUE(absl::IsCancelled(buffer->CheckPresent(4096, (64 << 20) - 4096, &seen, stop)));
+  EXPECT_EQ(asked, 2);
+  EXPECT_EQ(seen.end, 0u);
 }
 
 TEST_F(BufferTest, ChecksMakeNoPages) {
