@@ -96,18 +96,11 @@ struct Front {
                 .peer_pidfd = peer_pidfd,
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
-<<<<<<< HEAD
-        rpc(loop, broker.books(), std::move(sockets.rpc),
+        rpc(loop, broker.books(), broker.disposer(), std::move(sockets.rpc),
             {[&server](UniqueFd connection, uid_t uid, auto on_abuse) {
                server.Serve(std::move(connection), uid, std::move(on_abuse));
              },
              [&server](int connection) { server.Ended(connection); }}) {}
-=======
-        rpc(loop, broker.books(), broker.disposer(), std::move(sockets.rpc),
-            [&server](UniqueFd connection, auto on_abuse) {
-              server.Serve(std::move(connection), std::move(on_abuse));
-            }) {}
->>>>>>> hb
 
   ipc::AttachServer admin;
   ipc::AttachServer attach;

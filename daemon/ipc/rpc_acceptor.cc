@@ -14,26 +14,18 @@
 
 namespace mrd::ipc {
 
-<<<<<<< HEAD
-RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Server server)
-    : loop_(loop),
-      books_(books),
-      server_(std::move(server)),
-      listener_(loop, std::move(socket), [this](UniqueFd fd) { Accept(std::move(fd)); }) {}
-=======
 RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer,
-                         UniqueFd socket, Serve serve)
+                         UniqueFd socket, Server server)
     : loop_(loop),
       books_(books),
       disposer_(disposer),
-      serve_(std::move(serve)),
+      server_(std::move(server)),
       listener_(loop, std::move(socket), disposer, [this](UniqueFd fd) { Accept(std::move(fd)); }) {
 }
 
 RpcAcceptor::~RpcAcceptor() {
   while (!connections_.empty()) End(connections_.begin()->first);
 }
->>>>>>> hb
 
 void RpcAcceptor::Accept(UniqueFd connection) {
   // The uid is for counting only: who calls is told by each call's token.
@@ -62,35 +54,16 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   entry.watched = std::move(watched);
   entry.uid = peer.uid;
   // Without EPOLLIN: hang-ups only, of the peer or, by its shutdown(2), of gRPC. Told once: of
-<<<<<<< HEAD
-  // thousands that end together each would be looked at again with each of the others.
-  entry.over = EventSource(loop_, key, EPOLLRDHUP | EPOLLET, [this, key, one](uint32_t) {
-    // The peer may have closed its sending half only: gRPC lets go of it too.
-    shutdown(key, SHUT_RDWR);
-    server_.ended(key);
-    books_.Release(connections_.at(key).uid, one);
-    connections_.erase(key);
-  });
-  if (!entry.over) {  // Nobody would learn that it has ended.
-    connections_.erase(key);
-    books_.Release(peer.uid, one);
-    return;
-  }
-  server_.serve(
-      std::move(connection), peer.uid, [warnings = warnings_, uid = peer.uid](const char* what) {
-        warnings->Warn(uid,
-                       absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
-      });
-=======
   // thousands that end together each would be looked at again with each of the others. The peer may
   // have closed its sending half only: gRPC lets go of it too.
   entry.over = EventSource(loop_, key, EPOLLRDHUP | EPOLLET, [this, key](uint32_t) { End(key); });
   // Else nobody would learn that it has ended.
   if (!entry.over) return End(key);
-  serve_(std::move(connection), [warnings = warnings_, uid = peer.uid](const char* what) {
-    warnings->Warn(uid, absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
-  });
->>>>>>> hb
+  server_.serve(
+      std::move(connection), peer.uid, [warnings = warnings_, uid = peer.uid](const char* what) {
+        warnings->Warn(uid,
+                       absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
+      });
 }
 
 void RpcAcceptor::End(int watched) {
@@ -99,6 +72,7 @@ void RpcAcceptor::End(int watched) {
   const uid_t uid = found->second.uid;
   connections_.erase(found);
   books_.Release(uid, {.connections = 1});
+  server_.ended(connection.get());
   EndConnection(std::move(connection), uid, disposer_, Readers::kOthers);
 }
 

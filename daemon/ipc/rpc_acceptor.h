@@ -25,13 +25,9 @@ class RpcAcceptor {
     std::function<void(int connection)> ended;
   };
 
-<<<<<<< HEAD
-  RpcAcceptor(sd_event* loop, broker::Books& books, UniqueFd socket, Server server);
-=======
   RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer, UniqueFd socket,
-              Serve serve);
+              Server server);
   ~RpcAcceptor();
->>>>>>> hb
 
   // Shuts down all connections, also those whose peers do not read what was sent to them. What was
   // sent they can still read.
@@ -51,12 +47,8 @@ class RpcAcceptor {
 
   sd_event* const loop_;
   broker::Books& books_;
-<<<<<<< HEAD
-  const Server server_;
-=======
   memory::Disposer& disposer_;
-  const Serve serve_;
->>>>>>> hb
+  const Server server_;
   std::unordered_map<int, Connection> connections_;  // By watched descriptor.
   // Shared with what tells of a connection, which may do so until the process ends.
   const std::shared_ptr<SparseWarnings> warnings_ = std::make_shared<SparseWarnings>();

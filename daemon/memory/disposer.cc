@@ -11,16 +11,10 @@ bool Disposer::Close(uint32_t uid, UniqueFd fd, Before before) {
   bool room;
   {
     MutexLock lock(state_->mutex);
-<<<<<<< HEAD
     const auto now = state_->clock();
     Queue& queue = state_->queues.try_emplace(uid, now).first->second;
-    queue.waiting.push_back(std::move(fd));
-    room = !queue.Stuck(now);
-=======
-    Queue& queue = state_->queues[uid];
     queue.waiting.push_back({std::move(fd), before});
-    room = !queue.Stuck();
->>>>>>> hb
+    room = !queue.Stuck(now);
     const bool call = !queue.running && state_->idle > 0;
     if (call) {
       --state_->idle;

@@ -24,22 +24,16 @@ class Disposer {
   // How many of a uid's may wait where a close has taken a second; eight times as many before.
   static constexpr size_t kMostWaiting = 1024;
 
-<<<<<<< HEAD
+  // What may take as long as a close.
+  using Before = void (*)(int fd);
+
   // `clock` is called from any thread, also after the end of the disposer.
   explicit Disposer(Clock clock = &std::chrono::steady_clock::now)
       : state_(std::make_shared<State>(clock)) {}
 
-  // Closes `fd` soon. False: the uid is stuck, and should send no more; this one is taken all the
-  // same.
-  bool Close(uint32_t uid, UniqueFd fd);
-=======
-  // What may take as long as a close.
-  using Before = void (*)(int fd);
-
   // Closes `fd` soon, after `before` on the same thread. False: the uid is stuck, and should send
   // no more; this one is taken all the same.
   bool Close(uint32_t uid, UniqueFd fd, Before before = nullptr);
->>>>>>> hb
 
   // Whether more of this uid's descriptors wait to be closed than may.
   bool Stuck(uint32_t uid);
@@ -57,13 +51,8 @@ class Disposer {
     explicit Queue(std::chrono::steady_clock::time_point now) : progress(now) {}
     bool Stuck(std::chrono::steady_clock::time_point now) const;
     bool running = false;  // A thread is at it.
-<<<<<<< HEAD
-    std::deque<UniqueFd> waiting;
-    std::chrono::steady_clock::time_point progress;
-=======
     std::deque<Item> waiting;
-    std::chrono::steady_clock::time_point progress = std::chrono::steady_clock::now();
->>>>>>> hb
+    std::chrono::steady_clock::time_point progress;
   };
   // Outlives the disposer where a close hangs.
   struct State {

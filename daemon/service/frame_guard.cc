@@ -30,7 +30,13 @@ FrameGuard::FrameGuard(uint32_t most_streams, std::shared_ptr<StreamCount> strea
       resets_(kMostResets, kResetsASecond, now),
       idle_(kMostIdle, kIdleASecond, now) {}
 
-FrameGuard::~FrameGuard() { streams_of_user_->fetch_sub(open_.size()); }
+FrameGuard::~FrameGuard() { ForgetStreams(); }
+
+void FrameGuard::ForgetStreams() {
+  MutexLock lock(mutex_);
+  streams_of_user_->fetch_sub(open_.size());
+  open_.clear();
+}
 
 const char* FrameGuard::Received(const char* bytes, size_t length, Clock::time_point now) {
   MutexLock lock(mutex_);

@@ -78,6 +78,9 @@ class FrameGuard {
   // These bytes have gone out.
   void Sent(const char* bytes, size_t length);
 
+  // The connection is over, and with it all calls.
+  void ForgetStreams();
+
  private:
   const char* Look(const FrameHeader& frame, Clock::time_point now) MRD_REQUIRES(mutex_);
   const char* LookAtHeaders(const FrameHeader& frame) MRD_REQUIRES(mutex_);

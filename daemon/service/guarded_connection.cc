@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -28,7 +30,8 @@ struct Guarded {
 
   const Client client;
   FrameGuard guard;
-  std::atomic<bool> ended{false};
+  std::atomic<bool> ended{false};                             // For what its client did.
+  std::optional<std::chrono::steady_clock::time_point> over;  // Guarded by the table's lock.
 };
 
 // Of a socket and of no other one, though its descriptor's number is used again (socket(7),
@@ -55,17 +58,22 @@ class Table {
     return true;
   }
 
-  void Remove(int fd) {
+  void SetOver(int fd) {
     const uint64_t cookie = CookieOf(fd);
-    std::shared_ptr<Guarded> gone;
     MutexLock lock(mutex_);
     const auto known = by_cookie_.find(cookie);
     if (known == by_cookie_.end()) return;
-    gone = std::move(known->second);
-    by_cookie_.erase(known);
-    const uint32_t uid = gone->client.uid;
-    gone.reset();
-    if (streams_[uid].expired()) streams_.erase(uid);
+    known->second->over = std::chrono::steady_clock::now();
+    known->second->guard.ForgetStreams();
+  }
+
+  void ForgetOver() {
+    const auto before = std::chrono::steady_clock::now() - kKept;
+    MutexLock lock(mutex_);
+    std::erase_if(by_cookie_, [before](const auto& each) {
+      return each.second->over && *each.second->over < before;
+    });
+    std::erase_if(streams_, [](const auto& each) { return each.second.expired(); });
   }
 
   // Null: not guarded.
@@ -77,6 +85,9 @@ class Table {
   }
 
  private:
+  // Far longer than gRPC needs to let go of a connection that is over.
+  static constexpr std::chrono::seconds kKept{60};
+
   Mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<Guarded>> by_cookie_ MRD_GUARDED_BY(mutex_);
   std::unordered_map<uint32_t, std::weak_ptr<StreamCount>> streams_ MRD_GUARDED_BY(mutex_);
@@ -169,7 +180,9 @@ bool Guard(int connection, uint32_t most_streams, Client client) {
   return Connections().Add(connection, most_streams, std::move(client));
 }
 
-void Unguard(int connection) { Connections().Remove(connection); }
+void SetOver(int connection) { Connections().SetOver(connection); }
+
+void ForgetOver() { Connections().ForgetOver(); }
 
 void EndPeer(const std::string& peer, const char* what) {
   absl::string_view number = peer;

@@ -30,8 +30,12 @@ struct Client {
 // gRPC has the descriptor.
 bool Guard(int connection, uint32_t most_streams, Client client);
 
-// It is over. `connection`: any descriptor of the socket.
-void Unguard(int connection);
+// It is over: its calls count no more. What it has sent is guarded until gRPC has let go of it.
+// `connection`: any descriptor of the socket.
+void SetOver(int connection);
+
+// Forgets connections that have been over for a while. Called now and then.
+void ForgetOver();
 
 // Ends a guarded connection, by what grpc::ServerContext::peer() calls it ("fd:17").
 void EndPeer(const std::string& peer, const char* what);

@@ -83,17 +83,20 @@ class GrpcServer : public Server {
 
   void Serve(UniqueFd connection, uint32_t uid,
              std::function<void(const char*)> on_abuse) override {
-    const auto dispose = [this, uid](UniqueFd fd) {
-      environment_.broker.disposer().Close(uid, std::move(fd));
+    const auto dispose = [disposer = environment_.broker.disposer(), uid](UniqueFd fd) mutable {
+      disposer.Close(uid, std::move(fd));
     };
     const Client client{uid, std::move(on_abuse), dispose};
     if (!Guard(connection.get(), most_streams_, client)) return;
     grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
   }
 
-  void Ended(int connection) override { Unguard(connection); }
+  void Ended(int connection) override { SetOver(connection); }
 
-  void Sweep() override { answers_.Sweep(); }
+  void Sweep() override {
+    answers_.Sweep();
+    ForgetOver();
+  }
 
   void Shutdown() override {
     server_->Shutdown(std::chrono::system_clock::now());

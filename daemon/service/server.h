@@ -51,7 +51,7 @@ class Server {
   // It has ended. `connection`: any descriptor of it.
   virtual void Ended(int connection) = 0;
 
-  // To be called about every second: cancels answers that are not read.
+  // To be called about every second: cancels answers that are not read, forgets what is over.
   virtual void Sweep() = 0;
 
   // Ends every connection and call, then the threads. REQUIRES: no call waits for the broker any
