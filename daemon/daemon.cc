@@ -57,6 +57,7 @@ broker::Limits FitDescriptors(broker::Limits limits) {
   if (getrlimit(RLIMIT_NOFILE, &files) < 0) return limits;
   const uint64_t most = files.rlim_cur;
   limits.sessions = std::min<uint64_t>(limits.sessions, most / 16);
+  limits.unattached = std::min<uint64_t>(limits.unattached, most / 16);
   limits.connections = std::min<uint64_t>(limits.connections, most / 16);
   limits.endpoints = std::min<uint64_t>(limits.endpoints, most / 16);
   limits.buffers_of_uid = std::min<uint64_t>(limits.buffers_of_uid, most / 4);

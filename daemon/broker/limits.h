@@ -10,6 +10,7 @@ namespace mrd::broker {
 struct Limits {
   // Over all sessions of a uid.
   uint64_t sessions = 4096;
+  uint64_t unattached = 256;    // Connections to an attach socket, beyond `sessions`.
   uint64_t connections = 8192;  // To the gRPC socket.
   uint64_t regions = 262144;
   uint64_t pinned_bytes =

@@ -6,12 +6,6 @@
 #include "daemon/ipc/end_connection.h"
 
 namespace mrd::ipc {
-namespace {
-
-// Connections that have not attached, of one uid.
-constexpr size_t kMostUnattached = 256;
-
-}  // namespace
 
 AttachServer::AttachServer(sd_event* loop, broker::Broker& broker, AttachOptions options,
                            UniqueFd socket)
@@ -44,7 +38,7 @@ void AttachServer::Accept(UniqueFd socket) {
   }
   const auto known = by_uid_.find(uid);
   const size_t count = known == by_uid_.end() ? 0 : known->second;
-  if (count >= broker_.limits().sessions + kMostUnattached) {
+  if (count >= broker_.limits().sessions + broker_.limits().unattached) {
     warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
                                      count, " already"));
     return EndConnection(std::move(socket), uid, broker_.disposer());

@@ -1,5 +1,6 @@
 #include "daemon/memory/disposer.h"
 
+#include <algorithm>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -20,7 +21,7 @@ bool Disposer::Close(uint32_t uid, UniqueFd fd, Before before) {
       --state_->idle;
       state_->called.NotifyOne();
     }
-    start = !queue.running && !call && state_->threads < kMostThreads;
+    start = !queue.running && !call && state_->MayStart();
     if (start) ++state_->threads;
   }
   if (!start) return room;
@@ -40,10 +41,19 @@ bool Disposer::Stuck(uint32_t uid) {
   return queue != state_->queues.end() && queue->second.Stuck(state_->clock());
 }
 
+bool Disposer::State::MayStart() const {
+  if (threads < kMostThreads) return true;
+  if (threads >= kMostThreadsInAll) return false;
+  const auto now = clock();
+  const auto hang = std::count_if(queues.begin(), queues.end(), [now](const auto& each) {
+    return each.second.running && each.second.Hangs(now);
+  });
+  return threads - hang < kMostThreads;
+}
+
 bool Disposer::Queue::Stuck(std::chrono::steady_clock::time_point now) const {
   // A thread that merely lacks a processor for a while makes no honest session pay.
-  const bool hangs = now - progress > kHangs;
-  return waiting.size() >= (hangs ? kMostWaiting : 8 * kMostWaiting);
+  return waiting.size() >= (Hangs(now) ? kMostWaiting : 8 * kMostWaiting);
 }
 
 void Disposer::Run(std::shared_ptr<State> state) {

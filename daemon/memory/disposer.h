@@ -40,8 +40,10 @@ class Disposer {
 
  private:
   static constexpr std::chrono::seconds kHangs{1};
-  // Threads at one time: a close that hangs keeps one.
+  // Threads at one time whose close does not hang. One that does keeps its thread, up to a bound:
+  // as many users as there are in a pod's range must not stop everybody else's.
   static constexpr int kMostThreads = 64;
+  static constexpr int kMostThreadsInAll = 1024;
   static constexpr std::chrono::milliseconds kLingers{200};
   struct Item {
     UniqueFd fd;
@@ -50,6 +52,7 @@ class Disposer {
   struct Queue {
     explicit Queue(std::chrono::steady_clock::time_point now) : progress(now) {}
     bool Stuck(std::chrono::steady_clock::time_point now) const;
+    bool Hangs(std::chrono::steady_clock::time_point now) const { return now - progress > kHangs; }
     bool running = false;  // A thread is at it.
     std::deque<Item> waiting;
     std::chrono::steady_clock::time_point progress;
@@ -65,6 +68,8 @@ class Disposer {
     // would cost more than its close.
     int idle MRD_GUARDED_BY(mutex) = 0;
     CondVar called;
+
+    bool MayStart() const MRD_REQUIRES(mutex);
   };
   static void Run(std::shared_ptr<State> state);
 

@@ -165,6 +165,20 @@ TEST_F(HostileAttachTest, ManyConnectionsThatSayNothingKeepNobodyOut) {
   for (const AttachSocket& socket : silent) EXPECT_TRUE(socket.HangsUp());
 }
 
+class FewDescriptorsTest : public DaemonTest {};
+
+TEST_F(FewDescriptorsTest, ConnectionsThatSayNothingTakeTheirShareOfThemOnly) {
+  constexpr size_t kAll = 1024;
+  Start({.set = "nofile=" + std::to_string(kAll)});
+  std::vector<AttachSocket> silent;
+  for (int i = 0; i < 400; ++i) silent.emplace_back(dir() + "/attach.sock");
+  EXPECT_TRUE(silent.back().HangsUp(seconds(2))) << "it is one too many";
+  // A 16th each of connections that may attach and of others, two descriptors each; and a few of
+  // gRPC connections, which the baseline leaves out.
+  EXPECT_LE(daemon().resources().fds, baseline().fds + kAll / 4 + 8);
+  EXPECT_FALSE(silent.front().HangsUp(milliseconds(10)));
+}
+
 TEST_F(HostileAttachTest, AClientThatNeverReadsItsEventsCostsOnlyItself) {
   RawClient mute(dir(), {.name = "mute"});
   RawClient peer(dir());
