@@ -131,9 +131,12 @@ END
   baseline=$(holdings)
 }
 
+# Of whom the daemon is: it takes no other's.
 make_socket_dirs() {
+  local owner=$DAEMON_UID
+  ((${#daemon_as[@]} > 0)) || owner=0
   mkdir -p "$1" "$1-admin"
-  chown "$DAEMON_UID:$DAEMON_UID" "$1" "$1-admin"
+  chown "$owner:$owner" "$1" "$1-admin"
   chmod 755 "$1"
   chmod 700 "$1-admin"
 }
