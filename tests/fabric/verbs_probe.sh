@@ -41,8 +41,11 @@ end_serve() {
 }
 
 lists_devices() {
-  "$probe" devices | tee /dev/stderr |
-    grep -q "device=$device .*active=1 endpoints=1 .*addresses= $addr\$"
+  # Whole, before grep -q ends with the first match.
+  local seen
+  seen=$("$probe" devices)
+  echo "$seen"
+  grep -q "device=$device .*active=1 endpoints=1 .*addresses= $addr\$" <<<"$seen"
 }
 
 peer_reads_and_writes() {

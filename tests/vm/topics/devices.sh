@@ -31,7 +31,7 @@ mrctl_shows_them() {
   grep -Eq "^$RXE_DEVICE +RoCE +active .* $RXE_ADDR\$" <<<"$table"
   grep -Eq "^$SIW_DEVICE +iWARP +active .* $SIW_ADDR\$" <<<"$table"
   grep -q "^$SIW_DEVICE: library's addresses only" <<<"$table"
-  "${client_as[@]}" mrctl devices --json | grep -q '"transport": "IWARP"'
+  grep -q '"transport": "IWARP"' <<<"$("${client_as[@]}" mrctl devices --json)"
 }
 
 # A client without access to /dev/infiniband, which is what mrd is for.
