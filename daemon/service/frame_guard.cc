@@ -9,6 +9,8 @@ constexpr size_t kPrefaceBytes = 24;  // "PRI * HTTP/2.0..."; gRPC looks at it.
 // A DATA frame of less brings little on.
 constexpr size_t kFewBytes = 16;
 
+constexpr char kTooIdle[] = "too many frames that bring nothing on";
+
 }  // namespace
 
 bool TokenBucket::Take(Clock::time_point now) {
@@ -62,7 +64,7 @@ const char* FrameGuard::Look(const FrameHeader& frame, Clock::time_point now) {
   const bool ack = (frame.flags & FrameHeader::kAck) != 0;
   switch (frame.type) {
     case FrameHeader::kHeaders:
-      return LookAtHeaders(frame);
+      return LookAtHeaders(frame, now);
     case FrameHeader::kContinuation:
       block_bytes_ += frame.length;
       if (block_bytes_ > kMostHeaderBytes) return "metadata of more than 64 KiB";
@@ -87,10 +89,10 @@ const char* FrameGuard::Look(const FrameHeader& frame, Clock::time_point now) {
     default:
       break;
   }
-  return idle_.Take(now) ? nullptr : "too many frames that bring nothing on";
+  return idle_.Take(now) ? nullptr : kTooIdle;
 }
 
-const char* FrameGuard::LookAtHeaders(const FrameHeader& frame) {
+const char* FrameGuard::LookAtHeaders(const FrameHeader& frame, Clock::time_point now) {
   block_bytes_ = frame.length;
   if (block_bytes_ > kMostHeaderBytes) return "metadata of more than 64 KiB";
   if (!acknowledged_ && ++early_streams_ > most_streams_) {
@@ -98,8 +100,7 @@ const char* FrameGuard::LookAtHeaders(const FrameHeader& frame) {
   }
   // gRPC passes over those of old streams and of even ones: they are no calls.
   if (frame.stream % 2 == 0 || frame.stream <= last_stream_) {
-    idle_.Add(-1);
-    return nullptr;
+    return idle_.Take(now) ? nullptr : kTooIdle;
   }
   last_stream_ = frame.stream;
   pings_.Add(1);

@@ -83,7 +83,7 @@ class FrameGuard {
 
  private:
   const char* Look(const FrameHeader& frame, Clock::time_point now) MRD_REQUIRES(mutex_);
-  const char* LookAtHeaders(const FrameHeader& frame) MRD_REQUIRES(mutex_);
+  const char* LookAtHeaders(const FrameHeader& frame, Clock::time_point now) MRD_REQUIRES(mutex_);
   void CloseStream(uint32_t stream) MRD_REQUIRES(mutex_);
 
   const uint32_t most_streams_;

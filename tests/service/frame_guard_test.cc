@@ -179,6 +179,15 @@ INSTANTIATE_TEST_SUITE_P(, IdleFrameTest,
                                          Frame(kMore, 0), Frame(kPing, 8, 1),
                                          Frame(kSettings, 0, 1), Frame(77, 10)));
 
+TEST_F(FrameGuardTest, HeadersThatAreNoCallsAreIdle) {
+  guard_.Sending();
+  // The acknowledgement is idle, too.
+  EXPECT_EQ(
+      Look(Frame(kSettings, 0, 1) + Times(FrameGuard::kMostIdle - 1, Frame(kHeaders, 0, 0, 2))),
+      "");
+  EXPECT_EQ(Look(Frame(kHeaders, 0, 0, 2)), "too many frames that bring nothing on");
+}
+
 TEST_F(FrameGuardTest, DataIsNotIdle) {
   EXPECT_EQ(Look(Times(50000, Frame(kData, 16) + Frame(kData, 0, 1))), "");
 }
