@@ -1,6 +1,7 @@
 #include "daemon/service/frame_guard.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace mrd::service {
 namespace {
@@ -22,22 +23,26 @@ bool TokenBucket::Take(Clock::time_point now) {
   return true;
 }
 
-FrameGuard::FrameGuard(uint32_t most_streams, std::shared_ptr<StreamCount> streams_of_user,
+FrameGuard::FrameGuard(const FrameLimits& limits, std::shared_ptr<UserCalls> user,
                        Clock::time_point now)
-    : most_streams_(most_streams),
-      streams_of_user_(std::move(streams_of_user)),
+    : limits_(limits),
+      user_(std::move(user)),
       received_(kPrefaceBytes),
       going_out_(0),
       pings_(kMostPings, kPingsASecond, now),
       resets_(kMostResets, kResetsASecond, now),
-      idle_(kMostIdle, kIdleASecond, now) {}
+      idle_(kMostIdle, kIdleASecond, now) {
+  user_->connections.fetch_add(1);
+}
 
-FrameGuard::~FrameGuard() { ForgetStreams(); }
+FrameGuard::~FrameGuard() { SetOver(); }
 
-void FrameGuard::ForgetStreams() {
+void FrameGuard::SetOver() {
   MutexLock lock(mutex_);
-  streams_of_user_->fetch_sub(open_.size());
+  user_->streams.fetch_sub(open_.size());
   open_.clear();
+  user_->request_bytes.fetch_sub(std::exchange(request_bytes_, 0));
+  if (!std::exchange(over_, true)) user_->connections.fetch_sub(1);
 }
 
 const char* FrameGuard::Received(const char* bytes, size_t length, Clock::time_point now) {
@@ -83,6 +88,7 @@ const char* FrameGuard::Look(const FrameHeader& frame, Clock::time_point now) {
       if (ack) break;
       return pings_.Take(now) ? nullptr : "too many PING and SETTINGS frames";
     case FrameHeader::kData:
+      if (const char* const too_much = LookAtData(frame)) return too_much;
       if (frame.length >= kFewBytes && (frame.flags & FrameHeader::kPadded) == 0) return nullptr;
       if ((frame.flags & FrameHeader::kEndStream) != 0) return nullptr;
       break;
@@ -95,7 +101,7 @@ const char* FrameGuard::Look(const FrameHeader& frame, Clock::time_point now) {
 const char* FrameGuard::LookAtHeaders(const FrameHeader& frame, Clock::time_point now) {
   block_bytes_ = frame.length;
   if (block_bytes_ > kMostHeaderBytes) return "metadata of more than 64 KiB";
-  if (!acknowledged_ && ++early_streams_ > most_streams_) {
+  if (!acknowledged_ && ++early_streams_ > limits_.streams) {
     return "more calls than may run at once, before it acknowledged how many may";
   }
   // gRPC passes over those of old streams and of even ones: they are no calls.
@@ -105,15 +111,41 @@ const char* FrameGuard::LookAtHeaders(const FrameHeader& frame, Clock::time_poin
   last_stream_ = frame.stream;
   pings_.Add(1);
   idle_.Add(kIdleACall);
-  open_.insert(frame.stream);
-  if (streams_of_user_->fetch_add(1) >= kMostStreamsOfUser) {
+  open_[frame.stream] = 0;
+  if (user_->streams.fetch_add(1) >= kMostStreamsOfUser) {
     return "more calls than a user may have under way";
   }
   return nullptr;
 }
 
+const char* FrameGuard::LookAtData(const FrameHeader& frame) {
+  const auto stream = open_.find(frame.stream);
+  if (stream == open_.end()) return nullptr;
+  if ((frame.flags & FrameHeader::kEndStream) != 0) {
+    RequestEnds(&stream->second);
+    return nullptr;
+  }
+  stream->second += frame.length;
+  request_bytes_ += frame.length;
+  const uint64_t of_user = user_->request_bytes.fetch_add(frame.length) + frame.length;
+  if (of_user <= limits_.bytes_of_requests) return nullptr;
+  // Whoever has less than its share of them is not to suffer for the user's other connections.
+  if (request_bytes_ * user_->connections < of_user) return nullptr;
+  return "more of requests that are not complete than a user may have";
+}
+
+void FrameGuard::RequestEnds(uint64_t* bytes) {
+  user_->request_bytes.fetch_sub(*bytes);
+  request_bytes_ -= *bytes;
+  *bytes = 0;
+}
+
 void FrameGuard::CloseStream(uint32_t stream) {
-  if (open_.erase(stream) != 0) streams_of_user_->fetch_sub(1);
+  const auto found = open_.find(stream);
+  if (found == open_.end()) return;
+  RequestEnds(&found->second);
+  open_.erase(found);
+  user_->streams.fetch_sub(1);
 }
 
 }  // namespace mrd::service

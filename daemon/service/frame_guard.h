@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 
 #include "daemon/mutex.h"
@@ -36,8 +36,18 @@ class TokenBucket {
   Clock::time_point refilled_;
 };
 
-// Calls that are under way, over all connections of a user. Thread-safe.
-using StreamCount = std::atomic<uint32_t>;
+// What all connections of a user have under way. Thread-safe.
+struct UserCalls {
+  std::atomic<uint32_t> connections{0};
+  std::atomic<uint32_t> streams{0};
+  std::atomic<uint64_t> request_bytes{0};  // Of requests that are not complete yet.
+};
+
+struct FrameLimits {
+  uint32_t streams;            // Of a connection, at a time.
+  uint64_t bytes_of_requests;  // That are not complete, of a user. gRPC's own bound, its resource
+                               // quota, is one that many connections at once overrun.
+};
 
 // Thread-safe: one thread may read from the connection while another writes to it.
 class FrameGuard {
@@ -63,9 +73,9 @@ class FrameGuard {
   // Of a client that leaves: one, or two where it does so gracefully.
   static constexpr int kMostGoAways = 4;
 
-  // gRPC refuses calls beyond `most_streams` at a time only once the client has acknowledged that
-  // number; until then this does.
-  FrameGuard(uint32_t most_streams, std::shared_ptr<StreamCount> streams_of_user,
+  // gRPC refuses calls beyond `limits.streams` only once the client has acknowledged that number;
+  // until then this does.
+  FrameGuard(const FrameLimits& limits, std::shared_ptr<UserCalls> user,
              Clock::time_point now = Clock::now());
   ~FrameGuard();
 
@@ -79,15 +89,17 @@ class FrameGuard {
   void Sent(const char* bytes, size_t length);
 
   // The connection is over, and with it all calls.
-  void ForgetStreams();
+  void SetOver();
 
  private:
   const char* Look(const FrameHeader& frame, Clock::time_point now) MRD_REQUIRES(mutex_);
   const char* LookAtHeaders(const FrameHeader& frame, Clock::time_point now) MRD_REQUIRES(mutex_);
+  const char* LookAtData(const FrameHeader& frame) MRD_REQUIRES(mutex_);
+  void RequestEnds(uint64_t* bytes) MRD_REQUIRES(mutex_);
   void CloseStream(uint32_t stream) MRD_REQUIRES(mutex_);
 
-  const uint32_t most_streams_;
-  const std::shared_ptr<StreamCount> streams_of_user_;
+  const FrameLimits limits_;
+  const std::shared_ptr<UserCalls> user_;
   std::atomic<bool> sent_{false};
   Mutex mutex_;
   FrameReader received_ MRD_GUARDED_BY(mutex_);
@@ -95,7 +107,10 @@ class FrameGuard {
   bool acknowledged_ MRD_GUARDED_BY(mutex_) = false;
   uint32_t early_streams_ MRD_GUARDED_BY(mutex_) = 0;
   uint32_t last_stream_ MRD_GUARDED_BY(mutex_) = 0;
-  std::unordered_set<uint32_t> open_ MRD_GUARDED_BY(mutex_);  // Streams that have not ended.
+  // Streams that have not ended, with the bytes of their requests until those are complete.
+  std::unordered_map<uint32_t, uint64_t> open_ MRD_GUARDED_BY(mutex_);
+  uint64_t request_bytes_ MRD_GUARDED_BY(mutex_) = 0;  // Of all of them.
+  bool over_ MRD_GUARDED_BY(mutex_) = false;
   size_t block_bytes_ MRD_GUARDED_BY(mutex_) = 0;
   int goaways_ MRD_GUARDED_BY(mutex_) = 0;
   TokenBucket pings_ MRD_GUARDED_BY(mutex_);

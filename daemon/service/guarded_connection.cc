@@ -25,8 +25,8 @@ namespace {
 constexpr size_t kKernelMostFds = 253;  // SCM_MAX_FD.
 
 struct Guarded {
-  Guarded(Client client, uint32_t most_streams, std::shared_ptr<StreamCount> streams)
-      : client(std::move(client)), guard(most_streams, std::move(streams)) {}
+  Guarded(Client client, const FrameLimits& limits, std::shared_ptr<UserCalls> user)
+      : client(std::move(client)), guard(limits, std::move(user)) {}
 
   const Client client;
   FrameGuard guard;
@@ -46,15 +46,14 @@ uint64_t CookieOf(int fd) {
 
 class Table {
  public:
-  bool Add(int fd, uint32_t most_streams, Client client) {
+  bool Add(int fd, const FrameLimits& limits, Client client) {
     const uint64_t cookie = CookieOf(fd);
     if (cookie == 0) return false;
     MutexLock lock(mutex_);
-    auto& streams = streams_[client.uid];
-    auto count = streams.lock();
-    if (!count) streams = count = std::make_shared<StreamCount>(0);
-    by_cookie_[cookie] =
-        std::make_shared<Guarded>(std::move(client), most_streams, std::move(count));
+    auto& known = users_[client.uid];
+    auto user = known.lock();
+    if (!user) known = user = std::make_shared<UserCalls>();
+    by_cookie_[cookie] = std::make_shared<Guarded>(std::move(client), limits, std::move(user));
     return true;
   }
 
@@ -64,7 +63,7 @@ class Table {
     const auto known = by_cookie_.find(cookie);
     if (known == by_cookie_.end()) return;
     known->second->over = std::chrono::steady_clock::now();
-    known->second->guard.ForgetStreams();
+    known->second->guard.SetOver();
   }
 
   void ForgetOver() {
@@ -73,7 +72,7 @@ class Table {
     std::erase_if(by_cookie_, [before](const auto& each) {
       return each.second->over && *each.second->over < before;
     });
-    std::erase_if(streams_, [](const auto& each) { return each.second.expired(); });
+    std::erase_if(users_, [](const auto& each) { return each.second.expired(); });
   }
 
   // Null: not guarded.
@@ -90,7 +89,7 @@ class Table {
 
   Mutex mutex_;
   std::unordered_map<uint64_t, std::shared_ptr<Guarded>> by_cookie_ MRD_GUARDED_BY(mutex_);
-  std::unordered_map<uint32_t, std::weak_ptr<StreamCount>> streams_ MRD_GUARDED_BY(mutex_);
+  std::unordered_map<uint32_t, std::weak_ptr<UserCalls>> users_ MRD_GUARDED_BY(mutex_);
 };
 
 Table& Connections() {
@@ -176,8 +175,8 @@ ssize_t ReceiveGuarded(int fd, Guarded& guarded, msghdr* message, int flags) {
 
 }  // namespace
 
-bool Guard(int connection, uint32_t most_streams, Client client) {
-  return Connections().Add(connection, most_streams, std::move(client));
+bool Guard(int connection, const FrameLimits& limits, Client client) {
+  return Connections().Add(connection, limits, std::move(client));
 }
 
 void SetOver(int connection) { Connections().SetOver(connection); }

@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 
+#include "daemon/service/frame_guard.h"
 #include "daemon/unique_fd.h"
 
 namespace mrd::service {
@@ -28,7 +29,7 @@ struct Client {
 // When something does not, the peer is told so (GOAWAY), the socket is shut down, and reading fails
 // with ECONNRESET. False: the socket cannot be guarded, and is to be closed. To be called before
 // gRPC has the descriptor.
-bool Guard(int connection, uint32_t most_streams, Client client);
+bool Guard(int connection, const FrameLimits& limits, Client client);
 
 // It is over: its calls count no more. What it has sent is guarded until gRPC has let go of it.
 // `connection`: any descriptor of the socket.

@@ -87,7 +87,7 @@ class GrpcServer : public Server {
       disposer.Close(uid, std::move(fd));
     };
     const Client client{uid, std::move(on_abuse), dispose};
-    if (!Guard(connection.get(), most_streams_, client)) return;
+    if (!Guard(connection.get(), {most_streams_, memory_ / 2}, client)) return;
     grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
   }
 

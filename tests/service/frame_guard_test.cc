@@ -24,6 +24,7 @@ enum : char {
 };
 
 constexpr uint32_t kMostStreams = 100;
+constexpr uint64_t kMostBytes = 1 << 20;
 
 std::string Frame(char type, size_t length, char flags = 0, uint32_t stream = 1) {
   std::string frame;
@@ -57,8 +58,8 @@ class FrameGuardTest : public testing::Test {
   }
 
   FrameGuard::Clock::time_point now_{};
-  const std::shared_ptr<StreamCount> streams_ = std::make_shared<StreamCount>(0);
-  FrameGuard guard_{kMostStreams, streams_, now_};
+  const std::shared_ptr<UserCalls> user_ = std::make_shared<UserCalls>();
+  FrameGuard guard_{{kMostStreams, kMostBytes}, user_, now_};
 };
 
 TEST_F(FrameGuardTest, FramesAreFoundHoweverTheirBytesArrive) {
@@ -99,7 +100,7 @@ TEST_F(FrameGuardTest, CallsAfterTheAcknowledgementAreLeftToGrpc) {
 TEST_F(FrameGuardTest, CallsOfAUserAreCountedOverAllItsConnectionsUntilTheyEnd) {
   constexpr uint32_t kMost = FrameGuard::kMostStreamsOfUser;
   {
-    FrameGuard other(kMost, streams_, now_);
+    FrameGuard other({kMost, kMostBytes}, user_, now_);
     const std::string preface = kPreface;
     EXPECT_EQ(other.Received(preface.data(), preface.size(), now_), nullptr);
     for (uint32_t i = 0; i < kMost; ++i) {
@@ -116,7 +117,34 @@ TEST_F(FrameGuardTest, CallsOfAUserAreCountedOverAllItsConnectionsUntilTheyEnd) 
     EXPECT_EQ(Look(Frame(kHeaders, 0, 0, 1) + Frame(kHeaders, 0, 0, 3)), "");
     EXPECT_EQ(Look(Frame(kHeaders, 0, 0, 5)), "more calls than a user may have under way");
   }
-  EXPECT_EQ(*streams_, 3u) << "those of an ended connection count no more";
+  EXPECT_EQ(user_->streams, 3u) << "those of an ended connection count no more";
+}
+
+TEST_F(FrameGuardTest, RequestsThatAreNotCompleteCountUntilTheyAreOrTheirCallEnds) {
+  const std::string most = Frame(kData, kMostBytes / 2) + Frame(kData, kMostBytes / 2);
+  EXPECT_EQ(Look(Frame(kHeaders, 0) + most + Frame(kData, 0, 1)), "") << "complete";
+  EXPECT_EQ(user_->request_bytes, 0u);
+  EXPECT_EQ(Look(Frame(kHeaders, 0, 0, 3) + Frame(kData, kMostBytes, 0, 3)), "");
+  End(3);
+  EXPECT_EQ(Look(Frame(kHeaders, 0, 0, 5) + Frame(kData, kMostBytes, 0, 5) +
+                 Frame(kResetStream, 4, 0, 5) + Frame(kData, kMostBytes, 0, 5)),
+            "")
+      << "of no call";
+  EXPECT_EQ(
+      Look(Frame(kHeaders, 0, 0, 7) + Frame(kHeaders, 0, 0, 9) + Frame(kData, kMostBytes, 0, 7)),
+      "");
+  EXPECT_EQ(Look(Frame(kData, 1, 0, 9)),
+            "more of requests that are not complete than a user may have");
+  guard_.SetOver();
+  EXPECT_EQ(user_->request_bytes, 0u);
+}
+
+TEST_F(FrameGuardTest, AConnectionWithLittleDoesNotSufferForTheUsersOthers) {
+  FrameGuard other({kMostStreams, kMostBytes}, user_, now_);
+  const std::string bytes = kPreface + Frame(kHeaders, 0) + Frame(kData, kMostBytes);
+  EXPECT_EQ(other.Received(bytes.data(), bytes.size(), now_), nullptr);
+  EXPECT_EQ(Look(Frame(kHeaders, 0) + Frame(kData, kMostBytes - 1)), "");
+  EXPECT_NE(Look(Frame(kData, 2)), "") << "more than its half";
 }
 
 TEST_F(FrameGuardTest, NothingIsAcknowledgedThatWasNotSent) {
