@@ -20,6 +20,7 @@
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
 #include "daemon/ipc/attach_server.h"
+#include "daemon/ipc/lease_timer.h"
 #include "daemon/ipc/rpc_acceptor.h"
 #include "daemon/ipc/socket_dir.h"
 #include "daemon/library_logs.h"
@@ -120,6 +121,7 @@ class Daemon {
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads),
+        lease_timer_(loop, broker_),
         server_(service::Server::Start(broker_, ServerOptionsOf(options))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(ipc::OrDie(
@@ -151,12 +153,15 @@ class Daemon {
  private:
   void Sweep() {
     server_->Sweep();
+    front_.admin.Sweep();
+    front_.attach.Sweep();
     sweep_.SetAgain(kSweepEvery);
   }
 
   sd_event* const loop_;
   const UniqueFd drained_;
   broker::Broker broker_;
+  ipc::LeaseTimer lease_timer_;
   const std::unique_ptr<service::Server> server_;
   Front front_;
   ipc::EventSource on_drained_;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,11 @@ Limits WithDefaults(Limits limits) {
     limits.pinned_bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2;
   }
   return limits;
+}
+
+std::chrono::nanoseconds ClampTtl(std::chrono::nanoseconds asked, const Limits& limits) {
+  if (asked.count() == 0) return asked;
+  return std::clamp(asked, limits.ttl_min, limits.ttl_max);
 }
 
 Amounts& Amounts::operator+=(const Amounts& other) {

@@ -91,11 +91,6 @@ std::vector<SessionView> Broker::Sessions(uint64_t after_id, size_t most) {
   return views;
 }
 
-SessionView Session::View() {
-  MutexLock lock(mutex);
-  return {id, identity, name, attached, held, buffers.size(), leases.size()};
-}
-
 size_t Broker::session_count() {
   MutexLock lock(mutex_);
   return by_id_.size();
@@ -217,7 +212,7 @@ LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most)
     size_t taken = 0;
     for (auto it = each->leases.upper_bound(after); it != each->leases.end() && taken <= most;
          ++it, ++taken) {
-      page.leases.emplace_back(each->id, it->second->view);
+      page.leases.emplace_back(each->id, each->ViewOf(*it->second));
     }
   }
   std::sort(page.leases.begin(), page.leases.end(),

@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/broker/books.h"
 #include "daemon/broker/device_catalog.h"
+#include "daemon/broker/lease_clock.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/session.h"
@@ -41,11 +43,18 @@ struct RegisterSpec {
   bool all_devices = false;
   fabric::AccessMask access = 0;
   bool release_after = false;
+  std::chrono::nanoseconds ttl{0};  // Zero: as long as the session.
 };
 
 // Called exactly once, from any thread. Where that is not the caller's own, a Work of the session
 // lives meanwhile: with the last one the daemon may end, and with it whoever is to be answered.
 using Done = absl::AnyInvocable<void(absl::Status)>;
+
+// What RenewLeases did.
+struct Renewal {
+  uint64_t leases;
+  std::optional<std::chrono::nanoseconds> shortest_ttl;  // Of all that the session has now.
+};
 
 struct LeasePage {
   std::vector<std::pair<uint64_t, LeaseView>> leases;  // With the id of its session.
@@ -57,6 +66,10 @@ struct Totals {
   size_t buffers = 0;
   size_t mappings = 0;
 };
+
+class Work;
+
+class Work;
 
 // Thread-safe. Methods that take a Done or RegisterDone may call it before they return.
 class Broker {
@@ -94,6 +107,14 @@ class Broker {
   // Leases with a greater id than `after`, of this session, or of all where it is null.
   LeasePage Leases(const SessionRef& session, uint64_t after, size_t most);
   SessionRef SessionById(uint64_t id);
+  // Each of them lasts its whole ttl from now on; with none named, every lease of the session that
+  // has one. Blocks for nothing, whatever else is under way. Errors: LEASE_UNKNOWN (and none is
+  // renewed), INVALID_LENGTH, SESSION_UNKNOWN.
+  absl::StatusOr<Renewal> Renew(Session& session, const std::vector<uint64_t>& lease_ids);
+  // Ends leases whose time has come, on the registrar's threads; their sessions are told when they
+  // have ended. Returns when to call it again; nothing: not before the clock wakes its caller.
+  std::optional<std::chrono::steady_clock::time_point> EndLapsed(
+      std::chrono::steady_clock::time_point now);
 
   std::map<std::string, uint64_t> RegionsByDevice();
   Totals Count();
@@ -105,6 +126,7 @@ class Broker {
   fabric::Fabric& fabric() { return fabric_; }
   Books& books() { return books_; }
   DeviceCatalog& devices() { return devices_; }
+  LeaseClock& lease_clock() { return lease_clock_; }
   Registrar& registrar() { return registrar_; }
   // The only one: what waits to be closed is counted whoever refused it.
   memory::Disposer& disposer() { return disposer_; }
@@ -119,8 +141,13 @@ class Broker {
   std::vector<SessionRef> All();
   // Deregisters and unbooks. Returns the first error; a lease that could not be ended goes back to
   // its session or, where that is ending, is kept by the broker: its pages must not be reused while
-  // a device reaches them.
-  absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>> leases);
+  // a device reaches them. Those that have ended are still there afterwards, the others null.
+  absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>>& leases);
+  // The same on the registrar's threads, and then tells the session of those that have ended.
+  void EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, Event event);
+  void EndLapsedOf(const SessionRef& session, std::chrono::steady_clock::time_point now);
+  // A lease with a ttl was put in.
+  void WatchLocked(Session& session) MRD_REQUIRES(session.mutex);
   // Leases whose regions no deregistration could end, and why: kept, and booked, for good.
   void KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease>> leases,
                  const absl::Status& why);
@@ -145,6 +172,7 @@ class Broker {
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.
   memory::Disposer disposer_;
   DeviceCatalog devices_;
+  LeaseClock lease_clock_;
 
   Registrar registrar_;  // Last: its threads use all of the above.
 };

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/broker.h"
 #include "mrd/v1/status.h"
@@ -46,6 +47,8 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
   size_t regions = 0;
   uint64_t bytes = 0;
   std::optional<uint64_t> unknown;
+  absl::flat_hash_set<uint64_t> named;
+  named.reserve(lease_ids.size());
   std::shared_ptr<Work> work;
   {
     MutexLock lock(session->mutex);
@@ -56,21 +59,13 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
     }
     for (const uint64_t id : lease_ids) {
       if (unknown) break;
-      const auto found = session->leases.find(id);
-      if (found == session->leases.end()) {
-        unknown = id;
-        break;
-      }
-      regions += found->second->regions.size();
-      bytes += found->second->bytes;
-      leases.push_back(std::move(found->second));
-      session->leases.erase(found);
+      if (!session->leases.contains(id) || !named.insert(id).second) unknown = id;
     }
-    if (unknown) {
-      for (auto& lease : leases) {
-        const uint64_t id = lease->view.id;
-        session->leases.emplace(id, std::move(lease));
-      }
+    for (const uint64_t id : lease_ids) {
+      if (unknown) break;
+      leases.push_back(session->TakeLease(id));
+      regions += leases.back()->regions.size();
+      bytes += leases.back()->bytes;
     }
   }
   if (!work) return done(SessionUnknown());
@@ -82,7 +77,9 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
                              "those that stand"}));
   }
   auto task = [this, work, leases = std::move(leases), done = std::move(done)]() mutable {
-    done(EndLeases(work->session(), std::move(leases)));
+    const absl::Status ended = EndLeases(work->session(), leases);
+    leases.clear();
+    done(ended);
   };
   if (regions <= kSmallRegions && bytes <= kSmallBytes) {
     registrar_.RunSmallCleanup(session->owner(), std::move(task));
@@ -92,7 +89,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
 }
 
 absl::Status Broker::EndLeases(const SessionRef& session,
-                               std::vector<std::unique_ptr<Lease>> leases) {
+                               std::vector<std::unique_ptr<Lease>>& leases) {
   absl::Status first_error;
   Amounts freed;
   std::vector<std::unique_ptr<Lease>> stuck;
@@ -111,10 +108,8 @@ absl::Status Broker::EndLeases(const SessionRef& session,
       if (lease && lease->request) session->requests.LeaseEnded(lease->request);
     }
     if (!session->ending) {
-      for (auto& lease : stuck) {
-        const uint64_t id = lease->view.id;
-        session->leases.emplace(id, std::move(lease));
-      }
+      for (auto& lease : stuck) session->PutLease(std::move(lease));
+      if (!stuck.empty()) WatchLocked(*session);  // One with a ttl is tried again after it.
       stuck.clear();
     }
   }

@@ -2,8 +2,10 @@
 #ifndef MRD_DAEMON_BROKER_LEASE_H_
 #define MRD_DAEMON_BROKER_LEASE_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,8 @@ struct LeaseView {
   uint64_t addr;
   fabric::AccessMask access;
   absl::InlinedVector<KeyView, 1> keys;
+  // Until it lapses, when this was written down; nothing: it lasts as long as its session.
+  std::optional<std::chrono::nanoseconds> remaining = std::nullopt;
 };
 
 using LeaseViews = std::vector<LeaseView>;
@@ -68,6 +72,11 @@ struct Lease {
   uint64_t bytes = 0;  // Booked.
   absl::InlinedVector<HeldRegion, 1> regions;
   std::shared_ptr<RequestRecord> request;  // That made it; null where it had no request_id.
+  // Zero: it lasts as long as its session.
+  std::chrono::nanoseconds ttl{0};
+  // For the session's Expiries alone.
+  std::chrono::steady_clock::time_point renewed{};
+  std::chrono::steady_clock::time_point due{};
 };
 
 // Ends what can be ended of it; it keeps the rest, with the bytes of that, in whole registrations.

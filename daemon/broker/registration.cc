@@ -121,7 +121,7 @@ bool Registration::Repeats() {
         record->waiters.push_back(std::move(done_));
         return true;
       }
-      answer = record->answer;
+      answer = Renewed(record->answer);
     }
   }
   if (answer && answer->size() > kSmallRegions) {
@@ -137,6 +137,21 @@ bool Registration::Repeats() {
                     {.advice = "Use a fresh request_id for each new request"}));
   }
   return true;
+}
+
+std::shared_ptr<const LeaseViews> Registration::Renewed(
+    std::shared_ptr<const LeaseViews> answer) const {
+  if (answer->empty() || !answer->front().remaining) return answer;
+  auto renewed = std::make_shared<LeaseViews>(*answer);
+  for (LeaseView& view : *renewed) {
+    const auto lease = session_.leases.find(view.id);
+    if (lease == session_.leases.end()) {
+      view.remaining = std::chrono::nanoseconds(0);
+    } else {
+      view.remaining = session_.ViewOf(*lease->second).remaining;
+    }
+  }
+  return renewed;
 }
 
 absl::Status Registration::FindBuffers(bool may_block) {
@@ -272,6 +287,7 @@ absl::Status Registration::Make() {
     Lease& lease = *leases_.back();
     lease.bytes = bytes_[i];
     lease.request = record_;
+    lease.ttl = ttl_;
     LeaseView& view = lease.view;
     view = {broker_.NextId(),
             range.buffer_id,
@@ -280,6 +296,7 @@ absl::Status Registration::Make() {
             range.addr,
             spec_.access,
             {}};
+    if (ttl_.count() > 0) view.remaining = ttl_;
     view.keys.resize(domains_.size());
     for (size_t d = 0; d < domains_.size(); ++d) {
       if (auto pinned = Pin(range, *buffers_[i], domains_[d], lease, view.keys[d]); !pinned.ok()) {
@@ -404,11 +421,9 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   {
     MutexLock lock(session_.mutex);
     if (session_.ending) return SessionUnknown();
-    for (auto& lease : leases_) {
-      const uint64_t id = lease->view.id;
-      session_.leases.emplace_hint(session_.leases.end(), id, std::move(lease));
-    }
+    for (auto& lease : leases_) session_.PutLease(std::move(lease));
     leases_.clear();
+    if (spec_.ttl.count() > 0) broker_.WatchLocked(session_);
     for (DomainSlot& slot : session_.domains) {
       for (const SessionDomain& used : domains_) {
         if (slot.device == used.device) slot.kept = used.domain;

@@ -22,8 +22,12 @@ class Registration : public std::enable_shared_from_this<Registration> {
         session_(*work.session()),
         work_(std::move(work)),
         spec_(std::move(spec)),
+        ttl_(ClampTtl(spec_.ttl, broker.limits())),
         done_(std::move(done)) {}
 
+  // An earlier answer, with what remains of its leases now.
+  std::shared_ptr<const LeaseViews> Renewed(std::shared_ptr<const LeaseViews> answer) const
+      MRD_REQUIRES(session_.mutex);
   // What can be said of the call by itself.
   absl::Status CheckShape() const;
   // Joins a call with the same request_id. True: this one is answered, or will be with that one.
@@ -63,6 +67,7 @@ class Registration : public std::enable_shared_from_this<Registration> {
   Session& session_;
   const Work work_;
   const RegisterSpec spec_;
+  const std::chrono::nanoseconds ttl_;  // Of its leases.
   RegisterDone done_;
   // For its addresses. A thread that takes calls does not: where another buffer has taken the place
   // since Small() looked, the answer is BUSY.

@@ -16,6 +16,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "daemon/broker/expiry.h"
 #include "daemon/broker/lease.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/request_log.h"
@@ -109,6 +110,12 @@ class Session {
         attached(std::chrono::system_clock::now()) {}
 
   SessionView View();
+  // Of its leases, with what remains of it now.
+  LeaseView ViewOf(const Lease& lease) const MRD_REQUIRES(mutex);
+  // A lease is in `leases` and, with a ttl, in `expiries`, from here on...
+  void PutLease(std::unique_ptr<Lease> lease) MRD_REQUIRES(mutex);
+  // ... until here. Null: none of this id.
+  std::unique_ptr<Lease> TakeLease(uint64_t lease_id) MRD_REQUIRES(mutex);
   Owner owner() const { return {id, identity.uid}; }
 
   const uint64_t id;
@@ -131,6 +138,7 @@ class Session {
   absl::Status last_refusal MRD_GUARDED_BY(mutex);
   std::vector<DomainSlot> domains MRD_GUARDED_BY(mutex);  // One a device that it used.
   absl::btree_map<uint64_t, std::unique_ptr<Lease>> leases MRD_GUARDED_BY(mutex);
+  Expiries expiries MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);
   std::map<uint64_t, std::shared_ptr<Endpoint>> endpoints MRD_GUARDED_BY(mutex);
 };

@@ -26,7 +26,9 @@ void Teardown::Start(Broker& broker, const SessionRef& session) {
       self->parts_[next++ * parts / session->leases.size()].push_back(std::move(lease));
     }
     session->leases.clear();
+    session->expiries = {};
   }
+  broker.lease_clock().Forget(session->id);
   broker.registrar().SubmitCleanup(session->owner(), [self] { self->EndEndpoints(); });
 }
 
@@ -49,7 +51,8 @@ void Teardown::EndEndpoints() {
 
 void Teardown::EndRegions(size_t part) {
   // Whoever is told of an error has gone: the broker keeps what would not end.
-  broker_.EndLeases(work_.session(), std::move(parts_[part])).IgnoreError();
+  broker_.EndLeases(work_.session(), parts_[part]).IgnoreError();
+  parts_[part].clear();
   if (--parts_left_ == 0) EndRest();
 }
 

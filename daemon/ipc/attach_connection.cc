@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,8 @@ namespace {
 constexpr std::chrono::seconds kHandshake{5};
 constexpr size_t kNameBytes = 64;
 constexpr size_t kNonceBytes = 16;
+constexpr size_t kIdsAPacket = 256;  // Of up to ten bytes.
+constexpr size_t kMostMessageBytes = 512;
 constexpr int kPacketsAtOnce = 64;    // Then other sources of the main loop have their turn.
 constexpr int kPacketsADrain = 4096;  // More than the socket's buffer holds.
 
@@ -38,12 +41,14 @@ bool IsPrintable(const std::string& text) {
 }  // namespace
 
 AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
-                                   SparseWarnings& warnings, UniqueFd socket, Peer peer,
+                                   SparseWarnings& warnings, LostEvents& lost_events,
+                                   UniqueFd socket, Peer peer,
                                    std::function<void(AttachConnection*)> closed)
     : loop_(loop),
       broker_(broker),
       options_(options),
       warnings_(warnings),
+      lost_events_(lost_events),
       disposer_(broker.disposer()),
       socket_(std::move(socket)),
       closed_(std::move(closed)),
@@ -276,17 +281,64 @@ bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet
 }
 
 void AttachConnection::Send(const broker::Event& event) {
-  v1::DaemonPacket packet;
-  v1::AttachEvent* message = packet.mutable_event();
-  message->set_kind(event.kind);
-  message->set_cause(event.cause);
-  message->mutable_lease_ids()->Add(event.lease_ids.begin(), event.lease_ids.end());
-  message->mutable_endpoint_ids()->Add(event.endpoint_ids.begin(), event.endpoint_ids.end());
-  message->set_message(event.message);
+  const size_t parts =
+      std::max<size_t>(1, (event.lease_ids.size() + kIdsAPacket - 1) / kIdsAPacket);
+  bool sent = true;
   MutexLock lock(send_mutex_);
-  message->set_sequence(++sequence_);
-  // What does not fit the socket's buffer is lost; the next event's number tells the client so.
-  ipc::Send(socket_.get(), packet.SerializeAsString());
+  if (lost_) TellLostLocked();
+  for (size_t part = 0; part < parts; ++part) {
+    v1::DaemonPacket packet;
+    v1::AttachEvent* message = packet.mutable_event();
+    message->set_kind(event.kind);
+    message->set_cause(event.cause);
+    const auto ids = event.lease_ids.begin();
+    message->mutable_lease_ids()->Add(
+        ids + part * kIdsAPacket, ids + std::min((part + 1) * kIdsAPacket, event.lease_ids.size()));
+    if (part == 0) {
+      message->mutable_endpoint_ids()->Add(event.endpoint_ids.begin(), event.endpoint_ids.end());
+    }
+    message->set_message(event.message.substr(0, kMostMessageBytes));
+    sent &= SendLocked(packet);
+  }
+  if (sent || lost_) return;
+  lost_ = true;
+  lost_events_.Add(weak_from_this());
+}
+
+bool AttachConnection::SendLocked(v1::DaemonPacket& packet) {
+  packet.mutable_event()->set_sequence(++sequence_);
+  return ipc::Send(socket_.get(), packet.SerializeAsString());
+}
+
+bool AttachConnection::TellLostLocked() {
+  v1::DaemonPacket packet;
+  packet.mutable_event()->set_kind(v1::AttachEvent::EVENTS_LOST);
+  packet.mutable_event()->set_message("events were lost, since they were not read: list anew");
+  if (SendLocked(packet)) lost_ = false;
+  return !lost_;
+}
+
+bool AttachConnection::TellLost() {
+  MutexLock lock(send_mutex_);
+  return !lost_ || TellLostLocked();
+}
+
+void LostEvents::Add(std::weak_ptr<AttachConnection> connection) {
+  MutexLock lock(mutex_);
+  connections_.push_back(std::move(connection));
+}
+
+void LostEvents::Tell() {
+  std::vector<std::weak_ptr<AttachConnection>> connections;
+  {
+    MutexLock lock(mutex_);
+    connections.swap(connections_);
+  }
+  for (auto& each : connections) {
+    const auto connection = each.lock();
+    // Whoever hung up is told nothing, and goes with its connection.
+    if (connection && !connection->TellLost()) Add(std::move(each));
+  }
 }
 
 void AttachConnection::HangUp() { shutdown(socket_.get(), SHUT_RDWR); }

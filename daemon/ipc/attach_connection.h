@@ -27,6 +27,20 @@ struct AttachOptions {
   uint32_t max_message_bytes = 0;  // Of a gRPC request, for the welcome.
 };
 
+class AttachConnection;
+
+// Connections whose clients did not read, and lost an event by it. Thread-safe.
+class LostEvents {
+ public:
+  void Add(std::weak_ptr<AttachConnection> connection);
+  // Tells those that have room for it now. Called about every second.
+  void Tell();
+
+ private:
+  Mutex mutex_;
+  std::vector<std::weak_ptr<AttachConnection>> connections_ MRD_GUARDED_BY(mutex_);
+};
+
 // Main thread, but for what Link promises to any thread. Shared with the session, which it outlives
 // or not.
 class AttachConnection : public broker::Link,
@@ -35,7 +49,7 @@ class AttachConnection : public broker::Link,
   // `closed` is called once, in the main loop, when the connection is over; it drops the connection
   // from its table.
   AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
-                   SparseWarnings& warnings, UniqueFd socket, Peer peer,
+                   SparseWarnings& warnings, LostEvents& lost_events, UniqueFd socket, Peer peer,
                    std::function<void(AttachConnection*)> closed);
   ~AttachConnection() override;
 
@@ -49,6 +63,9 @@ class AttachConnection : public broker::Link,
   void Drain() override MRD_EXCLUDES(mutex_);
   void Send(const broker::Event& event) override;
   void HangUp() override;
+
+  // That events were lost. False: there is no room for it yet.
+  bool TellLost() MRD_EXCLUDES(send_mutex_);
 
  private:
   enum State { kHello, kChallenged, kAttached };
@@ -71,6 +88,7 @@ class AttachConnection : public broker::Link,
   broker::Broker& broker_;
   const AttachOptions options_;
   SparseWarnings& warnings_;
+  LostEvents& lost_events_;
   // Outlives the broker, as this may.
   memory::Disposer disposer_;
   UniqueFd socket_;
@@ -87,7 +105,11 @@ class AttachConnection : public broker::Link,
   std::string nonce_ MRD_GUARDED_BY(mutex_);
   bool clients_pidfd_ MRD_GUARDED_BY(mutex_) = false;
   broker::SessionRef session_ MRD_GUARDED_BY(mutex_);
+  bool SendLocked(v1::DaemonPacket& packet) MRD_REQUIRES(send_mutex_);
+  bool TellLostLocked() MRD_REQUIRES(send_mutex_);
+
   uint64_t sequence_ MRD_GUARDED_BY(send_mutex_) = 0;  // Of the last event.
+  bool lost_ MRD_GUARDED_BY(send_mutex_) = false;      // Some of them, and the client is not told.
   Mutex send_mutex_;  // Events go out in the order of their numbers.
 };
 

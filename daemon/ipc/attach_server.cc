@@ -44,13 +44,13 @@ void AttachServer::Accept(UniqueFd socket) {
     return EndConnection(std::move(socket), uid, broker_.disposer());
   }
   ++by_uid_[uid];
-  auto connection =
-      std::make_shared<AttachConnection>(loop_, broker_, options_, warnings_, std::move(socket),
-                                         *std::move(peer), [this](AttachConnection* closed) {
-                                           const auto entry = by_uid_.find(closed->uid());
-                                           if (--entry->second == 0) by_uid_.erase(entry);
-                                           connections_.erase(closed);
-                                         });
+  auto connection = std::make_shared<AttachConnection>(
+      loop_, broker_, options_, warnings_, lost_events_, std::move(socket), *std::move(peer),
+      [this](AttachConnection* closed) {
+        const auto entry = by_uid_.find(closed->uid());
+        if (--entry->second == 0) by_uid_.erase(entry);
+        connections_.erase(closed);
+      });
   connections_.emplace(connection.get(), connection);
   if (!connection->Start()) connection->Close();
 }

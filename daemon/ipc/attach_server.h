@@ -18,6 +18,11 @@ class AttachServer {
   AttachServer(sd_event* loop, broker::Broker& broker, AttachOptions options, UniqueFd socket);
   // Ends every connection. REQUIRES: their sessions have ended.
   ~AttachServer();
+  AttachServer(const AttachServer&) = delete;
+  AttachServer& operator=(const AttachServer&) = delete;
+
+  // To be called about every second.
+  void Sweep() { lost_events_.Tell(); }
 
  private:
   void Accept(UniqueFd connection);
@@ -28,6 +33,7 @@ class AttachServer {
   std::unordered_map<AttachConnection*, std::shared_ptr<AttachConnection>> connections_;
   std::unordered_map<uid_t, size_t> by_uid_;  // Connections, attached or not.
   SparseWarnings warnings_;
+  LostEvents lost_events_;
   Listener listener_;
 };
 

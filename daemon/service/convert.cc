@@ -15,6 +15,8 @@ namespace {
 using fabric::Bit;
 
 constexpr size_t kMostOnPage = 1000;
+// Any longer one is cut to what policy allows anyway.
+constexpr std::chrono::hours kMostTtl{24 * 365 * 30};
 
 uint64_t Mix(uint64_t hash, uint64_t more) {
   return (hash ^ more) * 0x9E3779B97F4A7C15 + (hash >> 32);
@@ -29,6 +31,7 @@ uint64_t Fingerprint(const broker::RegisterSpec& spec) {
                            spec.ranges.size() * sizeof(broker::RangeSpec)});
   for (const std::string& device : spec.devices) hash = Mix(hash, hash_of(device));
   hash = Mix(hash, spec.devices.size());
+  hash = Mix(hash, static_cast<uint64_t>(spec.ttl.count()));
   return Mix(hash, spec.access << 2 | spec.all_devices << 1 | spec.release_after);
 }
 
@@ -63,11 +66,8 @@ absl::StatusOr<fabric::AccessMask> FromProto(const v1::Access& access) {
 }
 
 absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& request) {
-  if (request.ttl().seconds() != 0 || request.ttl().nanos() != 0) {
-    return MakeError(
-        v1::UNSUPPORTED, "a ttl other than zero",
-        {.advice = "Leave ttl out: this daemon's leases last as long as their session"});
-  }
+  const auto ttl = WaitFrom(request.has_ttl(), "ttl", request.ttl(), kMostTtl);
+  if (!ttl.ok()) return ttl.status();
   if (!request.domain().empty()) {
     return MakeError(v1::UNSUPPORTED, "a named domain",
                      {.advice = "Leave domain out: this daemon has private domains only"});
@@ -79,6 +79,7 @@ absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& reques
   spec.access = *access;
   spec.all_devices = request.all_devices();
   spec.release_after = request.release_after();
+  if (request.has_ttl()) spec.ttl = *ttl;
   spec.devices.assign(request.devices().begin(), request.devices().end());
   spec.ranges.reserve(request.ranges_size());
   for (const v1::Range& range : request.ranges()) {
@@ -88,12 +89,12 @@ absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& reques
   return spec;
 }
 
-absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present,
+absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present, const char* field,
                                                   const google::protobuf::Duration& wait,
                                                   std::chrono::nanoseconds most) {
   if (!present) return most;
   if (wait.seconds() < 0 || wait.nanos() < 0 || wait.nanos() > 999999999) {
-    return MakeError(v1::REQUEST_INVALID, "wait is not a duration from now on",
+    return MakeError(v1::REQUEST_INVALID, absl::StrCat(field, " is not a duration from now on"),
                      {.advice = "Give seconds from 0 and nanos from 0 to 999,999,999"});
   }
   const std::chrono::seconds seconds(std::min<int64_t>(wait.seconds(), 1 << 30));
@@ -119,6 +120,12 @@ void AddFlags(fabric::AccessMask mask, Message* message) {
   }
 }
 
+void ToProto(std::chrono::nanoseconds duration, google::protobuf::Duration* message) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(duration);
+  message->set_seconds(seconds.count());
+  message->set_nanos(static_cast<int32_t>((duration - seconds).count()));
+}
+
 void ToProto(const broker::LeaseView& view, v1::Lease* lease) {
   lease->set_lease_id(view.id);
   lease->set_buffer_id(view.buffer_id);
@@ -133,6 +140,7 @@ void ToProto(const broker::LeaseView& view, v1::Lease* lease) {
     key->set_rkey(each.rkey);
   }
   AddFlags(view.access, lease);
+  if (view.remaining) ToProto(*view.remaining, lease->mutable_remaining());
 }
 
 void ToProto(const fabric::DeviceInfo& info, v1::Device* device) {

@@ -21,13 +21,15 @@ namespace mrd::service {
 absl::StatusOr<fabric::AccessMask> FromProto(const v1::Access& access);
 // Errors: REQUEST_INVALID, ACCESS_INVALID, UNSUPPORTED.
 absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& request);
-// A wait of at most `most`, which an absent one means too. Errors: REQUEST_INVALID.
-absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present,
+// A time to come of at most `most`, which an absent one means too; `field` is its name. Errors:
+// REQUEST_INVALID.
+absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present, const char* field,
                                                   const google::protobuf::Duration& wait,
                                                   std::chrono::nanoseconds most);
 // 0 means the most, 1,000.
 size_t PageSize(uint32_t asked);
 
+void ToProto(std::chrono::nanoseconds duration, google::protobuf::Duration* message);
 void ToProto(const broker::LeaseView& view, v1::Lease* lease);
 void ToProto(const fabric::DeviceInfo& info, v1::Device* device);
 void ToProto(const broker::SessionView& view, v1::Session* session);

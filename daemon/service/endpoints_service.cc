@@ -64,7 +64,7 @@ class EndpointsService : public Service {
   template <typename AnyCall>
   absl::StatusOr<broker::ConnectionWish> WishOf(AnyCall* call, std::chrono::nanoseconds most_wait) {
     const auto& request = call->request();
-    auto wait = WaitFrom(request.has_wait(), request.wait(), most_wait);
+    auto wait = WaitFrom(request.has_wait(), "wait", request.wait(), most_wait);
     if (!wait.ok()) return wait.status();
     const auto now = std::chrono::system_clock::now();
     const auto left = call->deadline() > now + most_wait

@@ -20,6 +20,8 @@ class RegistrationService : public Service {
          [this](auto* call) { Deregister(call); });
     Take(queue, generated_, &Generated::RequestReleaseBuffers, Admission::kSession,
          [this](auto* call) { ReleaseBuffers(call); });
+    Take(queue, generated_, &Generated::RequestRenewLeases, Admission::kSession,
+         [this](auto* call) { RenewLeases(call); });
     Take(queue, generated_, &Generated::RequestListLeases, Admission::kSession,
          [this](auto* call) { ListLeases(call); });
   }
@@ -47,6 +49,17 @@ class RegistrationService : public Service {
     const auto& ids = call->request().buffer_ids();
     broker().ReleaseBuffers(call->session(), {ids.begin(), ids.end()},
                             [call](const absl::Status& status) { call->Finish(status); });
+  }
+
+  void RenewLeases(Call<v1::RenewLeasesRequest, v1::RenewLeasesResponse>* call) {
+    const auto& ids = call->request().lease_ids();
+    const auto renewed = broker().Renew(*call->session(), {ids.begin(), ids.end()});
+    if (!renewed.ok()) return call->Finish(renewed.status());
+    call->response().set_renewed(renewed->leases);
+    if (renewed->shortest_ttl) {
+      ToProto(*renewed->shortest_ttl, call->response().mutable_shortest_ttl());
+    }
+    call->Finish(absl::OkStatus());
   }
 
   void ListLeases(Call<v1::ListLeasesRequest, v1::ListLeasesResponse>* call) {

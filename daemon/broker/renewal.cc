@@ -1,0 +1,83 @@
+// The time of leases: Broker::Renew, and the end of those that were not renewed.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/broker/broker.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::broker {
+namespace {
+
+// Under one hold of a session's lock; then others have their turn.
+constexpr size_t kLookedAtAtOnce = 1000;
+
+}  // namespace
+
+absl::StatusOr<Renewal> Broker::Renew(Session& session, const std::vector<uint64_t>& lease_ids) {
+  const size_t most = limits_.ranges_per_call;
+  if (lease_ids.size() > most) {
+    return MakeError(v1::INVALID_LENGTH, absl::StrCat(lease_ids.size(), " leases in one call"),
+                     {.limit_name = "leases in one call",
+                      .limit = most,
+                      .advice = absl::StrCat("Name at most ", most,
+                                             " leases a call, or none for all that there are")});
+  }
+  const auto now = Expiries::Clock::now();
+  MutexLock lock(session.mutex);
+  if (session.ending) return SessionUnknown();
+  for (const uint64_t id : lease_ids) {
+    if (session.leases.contains(id)) continue;
+    return MakeError(v1::LEASE_UNKNOWN,
+                     absl::StrCat("no lease ", id, " in this session; nothing was renewed"),
+                     {.advice = "It has lapsed or ended; ListLeases shows those that stand"});
+  }
+  for (const uint64_t id : lease_ids) session.expiries.Renew(*session.leases.at(id), now);
+  if (!lease_ids.empty()) return Renewal{lease_ids.size(), session.expiries.shortest_ttl()};
+  session.expiries.RenewAll(now);
+  return Renewal{session.expiries.size(), session.expiries.shortest_ttl()};
+}
+
+std::optional<Expiries::Clock::time_point> Broker::EndLapsed(Expiries::Clock::time_point now) {
+  for (const uint64_t id : lease_clock_.TakeDue(now)) {
+    if (const SessionRef session = SessionById(id)) EndLapsedOf(session, now);
+  }
+  return lease_clock_.next();
+}
+
+void Broker::EndLapsedOf(const SessionRef& session, Expiries::Clock::time_point now) {
+  std::vector<std::unique_ptr<Lease>> lapsed;
+  std::optional<Work> work;
+  {
+    MutexLock lock(session->mutex);
+    if (session->ending) return;
+    for (const uint64_t id : session->expiries.Lapsed(now, kLookedAtAtOnce)) {
+      lapsed.push_back(session->TakeLease(id));
+    }
+    WatchLocked(*session);
+    if (lapsed.empty()) return;
+    work.emplace(Work(*this, session));
+  }
+  EndAndTell(*std::move(work), std::move(lapsed),
+             {.kind = v1::AttachEvent::LAPSED, .message = "not renewed within their ttl"});
+}
+
+void Broker::WatchLocked(Session& session) {
+  if (const auto next = session.expiries.next()) lease_clock_.Watch(session.id, *next);
+}
+
+void Broker::EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, Event event) {
+  const Owner owner = work.session()->owner();
+  registrar_.SubmitCleanup(owner, [this, work = std::move(work), leases = std::move(leases),
+                                   event = std::move(event)]() mutable {
+    // The fence first: whoever is told may use the pages for something else.
+    EndLeases(work.session(), leases).IgnoreError();  // What would not end is not told of.
+    for (const auto& lease : leases) {
+      if (lease) event.lease_ids.push_back(lease->view.id);
+    }
+    leases.clear();
+    if (!event.lease_ids.empty()) work.session()->link->Send(event);
+  });
+}
+
+}  // namespace mrd::broker

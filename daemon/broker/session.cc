@@ -1,0 +1,33 @@
+#include "daemon/broker/session.h"
+
+#include <utility>
+
+namespace mrd::broker {
+
+SessionView Session::View() {
+  MutexLock lock(mutex);
+  return {id, identity, name, attached, held, buffers.size(), leases.size()};
+}
+
+LeaseView Session::ViewOf(const Lease& lease) const {
+  LeaseView view = lease.view;
+  if (lease.ttl.count() > 0) view.remaining = expiries.Remaining(lease, Expiries::Clock::now());
+  return view;
+}
+
+void Session::PutLease(std::unique_ptr<Lease> lease) {
+  if (lease->ttl.count() > 0) expiries.Add(*lease, Expiries::Clock::now());
+  const uint64_t lease_id = lease->view.id;
+  leases.emplace_hint(leases.end(), lease_id, std::move(lease));
+}
+
+std::unique_ptr<Lease> Session::TakeLease(uint64_t lease_id) {
+  const auto found = leases.find(lease_id);
+  if (found == leases.end()) return nullptr;
+  std::unique_ptr<Lease> lease = std::move(found->second);
+  leases.erase(found);
+  if (lease->ttl.count() > 0) expiries.Remove(*lease);
+  return lease;
+}
+
+}  // namespace mrd::broker
