@@ -33,8 +33,9 @@ absl::StatusOr<Client> Client::Attach(AttachOptions options) {
   parameters.timeout = options.timeout;
   parameters.on_event = std::move(options.on_event);
   parameters.on_lost = std::move(options.on_lost);
-  auto session = internal::Session::Attach(internal::ResolveSocketDir(options.socket_dir),
-                                           std::move(parameters), options.call_timeout);
+  auto session =
+      internal::Session::Attach(internal::ResolveSocketDir(options.socket_dir),
+                                std::move(parameters), options.call_timeout, options.renew);
   if (!session.ok()) return session.status();
   return Client(std::move(*session));
 }
@@ -53,6 +54,11 @@ void Client::Detach() {
 
 absl::Status Client::SessionStatus() const { return session_->state().Check(); }
 
+absl::StatusOr<std::optional<std::chrono::nanoseconds>> Client::RenewLeases(
+    std::span<const uint64_t> lease_ids) const {
+  return session_->Renew(lease_ids, session_->call_timeout());
+}
+
 absl::StatusOr<std::vector<v1::Lease>> Client::ListLeases() const {
   std::vector<v1::Lease> leases;
   v1::ListLeasesRequest request;
@@ -66,11 +72,38 @@ absl::StatusOr<std::vector<v1::Lease>> Client::ListLeases() const {
   return leases;
 }
 
+absl::StatusOr<v1::Domain> Client::OpenDomain(const std::string& name,
+                                              DomainOptions options) const {
+  v1::OpenDomainRequest request;
+  request.set_name(name);
+  request.set_create(options.create);
+  request.set_mode(options.mode);
+  if (options.group) request.set_group(*options.group);
+  v1::OpenDomainResponse response;
+  absl::Status status = session_->rpc().OpenDomain(request, &response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return std::move(*response.mutable_domain());
+}
+
+absl::Status Client::CloseDomain(const std::string& name) const {
+  v1::CloseDomainRequest request;
+  request.set_name(name);
+  return session_->rpc().CloseDomain(request, session_->call_timeout());
+}
+
+absl::StatusOr<std::vector<v1::Domain>> Client::ListDomains() const {
+  v1::ListDomainsResponse response;
+  absl::Status status = session_->rpc().ListDomains(&response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return std::vector<v1::Domain>(response.domains().begin(), response.domains().end());
+}
+
 absl::StatusOr<Listener> Client::Listen(const ListenOptions& options) const {
   v1::ListenRequest request;
   request.set_address(options.address);
   request.set_port(options.port);
   request.set_backlog(options.backlog);
+  request.set_domain(options.domain);
   v1::ListenResponse response;
   absl::Status status = session_->rpc().Listen(request, &response, session_->call_timeout());
   if (!status.ok()) return status;
@@ -84,6 +117,7 @@ absl::StatusOr<Endpoint> Client::Connect(const ConnectOptions& options) const {
   request.set_port(options.port);
   request.set_source_address(options.source_address);
   request.set_private_data(options.private_data);
+  request.set_domain(options.domain);
   *request.mutable_wait() =
       google::protobuf::util::TimeUtil::MillisecondsToDuration(options.wait.count());
   v1::ConnectResponse response;

@@ -25,6 +25,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,7 @@
 #include "mrd/v1/admin.pb.h"
 #include "mrd/v1/attach.pb.h"
 #include "mrd/v1/device.pb.h"
+#include "mrd/v1/domain.pb.h"
 #include "mrd/v1/endpoint.pb.h"
 #include "mrd/v1/registration.pb.h"
 #include "mrd/v1/session.pb.h"
@@ -60,6 +62,10 @@ struct AttachOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(10);
   // For each call, retries included, that takes no wait of its own.
   std::chrono::milliseconds call_timeout = std::chrono::seconds(60);
+  // The library renews leases that have a ttl (RegisterOptions::ttl) in the background, so that
+  // they lapse only where this process is stopped or stuck. Without it, RenewLeases is up to the
+  // caller.
+  bool renew = true;
   // Called on a thread of the library with each event (AttachEvent in attach.proto), in order. May
   // use and destroy the client; while it runs, no other event is read.
   std::function<void(const v1::AttachEvent&)> on_event = {};
@@ -74,6 +80,15 @@ struct ListenOptions {
   std::string address = {};
   uint16_t port = 0;     // 0: the daemon chooses.
   uint32_t backlog = 0;  // Requests that may wait; at most 128. 0: 16.
+  // Where accepted connections lie, one that OpenDomain opened: they reach the regions there.
+  // Empty: the session's private domain.
+  std::string domain = {};
+};
+
+struct DomainOptions {
+  bool create = true;    // Where there is none of this name: with what follows. Else it is refused.
+  uint32_t mode = 0600;  // Who may open it, as of a file: 0600, 0660, 0606 or 0666.
+  std::optional<uint32_t> group = {};  // A gid of this process's; nothing: its primary one.
 };
 
 struct ConnectOptions {
@@ -82,6 +97,7 @@ struct ConnectOptions {
   std::string source_address = {};  // An IP address of a device here. Empty: by the routing table.
   std::string private_data = {};    // For the peer: at most 56 bytes.
   std::chrono::milliseconds wait = std::chrono::minutes(1);  // Until it stands; at most a minute.
+  std::string domain = {};                                   // Where it lies; see ListenOptions.
 };
 
 class Client final {
@@ -144,7 +160,25 @@ class Client final {
   // session.
   absl::Status Deregister(std::span<Region> regions) const;
 
+  // Leases that have a ttl last the whole of it from now on: those of these ids or, with none, all.
+  // LEASE_UNKNOWN: one has lapsed or ended, and none was renewed. Needed only without
+  // AttachOptions::renew. Returns the shortest ttl of all leases; nothing where none has one.
+  absl::StatusOr<std::optional<std::chrono::nanoseconds>> RenewLeases(
+      std::span<const uint64_t> lease_ids = {}) const;
+
   absl::StatusOr<std::vector<v1::Lease>> ListLeases() const;
+
+  // Named protection domains, shared with other sessions. -----------------------
+
+  // This session is a member from now on, until CloseDomain or its end. Members use one another's
+  // keys: each trusts all others. DOMAIN_FORBIDDEN: its owner, group and mode do not admit this
+  // process; DOMAIN_UNKNOWN: there is none, and it was not to be made. Opening it again is no
+  // error.
+  absl::StatusOr<v1::Domain> OpenDomain(const std::string& name, DomainOptions options = {}) const;
+  // Regions and endpoints in it stay. DOMAIN_UNKNOWN: it was no member.
+  absl::Status CloseDomain(const std::string& name) const;
+  // Those that this session may open.
+  absl::StatusOr<std::vector<v1::Domain>> ListDomains() const;
 
   // Endpoints. ---------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // The part of Client that registers and deregisters: the hot path. One request and one answer on an
 // arena, no lock, and no copy but theirs.
 #include <google/protobuf/arena.h>
+#include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
 #include <utility>
@@ -91,6 +92,11 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
   request->mutable_access()->set_preset(options.preset);
   for (const v1::AccessFlag flag : options.flags) request->mutable_access()->add_flags(flag);
   request->set_release_after(options.release_after);
+  request->set_domain(options.domain);
+  if (options.ttl.count() != 0) {
+    *request->mutable_ttl() =
+        google::protobuf::util::TimeUtil::NanosecondsToDuration(options.ttl.count());
+  }
 
   absl::Status status = session_->rpc().Register(*request, response, session_->call_timeout());
   if (ReasonOf(status) == v1::QUOTA_BUFFERS) {
@@ -113,11 +119,16 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
     region.lease_id_ = lease.lease_id();
     region.addr_ = lease.addr();
     region.length_ = lease.length();
+    if (lease.has_remaining()) {
+      region.ttl_ = std::chrono::seconds(lease.remaining().seconds()) +
+                    std::chrono::nanoseconds(lease.remaining().nanos());
+    }
     region.keys_.reserve(lease.keys_size());
     for (const v1::Key& key : lease.keys()) {
       region.keys_.push_back({key.device(), key.generation(), key.lkey(), key.rkey()});
     }
   }
+  if (!ranges.empty() && regions[0].ttl_.count() > 0) session_->Granted(regions[0].ttl_);
   return absl::OkStatus();
 }
 

@@ -12,6 +12,7 @@ Region::Region(Region&& other) noexcept
       lease_id_(std::exchange(other.lease_id_, 0)),
       addr_(std::exchange(other.addr_, 0)),
       length_(std::exchange(other.length_, 0)),
+      ttl_(std::exchange(other.ttl_, {})),
       keys_(std::move(other.keys_)) {
   other.keys_.clear();
 }
@@ -23,6 +24,7 @@ Region& Region::operator=(Region&& other) noexcept {
   lease_id_ = std::exchange(other.lease_id_, 0);
   addr_ = std::exchange(other.addr_, 0);
   length_ = std::exchange(other.length_, 0);
+  ttl_ = std::exchange(other.ttl_, {});
   keys_ = std::move(other.keys_);
   other.keys_.clear();
   return *this;
@@ -51,6 +53,7 @@ void Region::Clear() {
   lease_id_ = 0;
   addr_ = 0;
   length_ = 0;
+  ttl_ = {};
   keys_.clear();
   buffer_.reset();
 }

@@ -10,6 +10,7 @@
 #ifndef MRD_CLIENT_REGION_H_
 #define MRD_CLIENT_REGION_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,6 +52,13 @@ struct RegisterOptions {
   // rdma_reg_write(3), or single flags of ibv_reg_mr(3), or both together.
   v1::Access::Preset preset = v1::Access::PRESET_UNSPECIFIED;
   std::vector<v1::AccessFlag> flags = {};
+  // The protection domain: one that Client::OpenDomain opened. Empty: the session's private one on
+  // each device, where no other session's keys serve.
+  std::string domain = {};
+  // The regions end when their leases were not renewed for so long; see AttachOptions::renew. 0:
+  // they last as long as the session. Not negative; the operator's bounds may change it:
+  // Region::ttl().
+  std::chrono::nanoseconds ttl{0};
   // Has the daemon close its descriptors of these buffers with the call, as Buffer::Release does.
   bool release_after = false;
 };
@@ -72,6 +80,11 @@ class Region final {
 
   // Never used again, over restarts of the daemon too.
   uint64_t lease_id() const { return lease_id_; }
+
+  // How long it lasts from one renewal to the next; 0: as long as the session. When it has lapsed
+  // (AttachEvent LAPSED), or ended otherwise, this object does not know, and Deregister() says
+  // LEASE_UNKNOWN.
+  std::chrono::nanoseconds ttl() const { return ttl_; }
 
   // One a device, in the order of RegisterOptions::devices.
   std::span<const RegionKey> keys() const { return {keys_.data(), keys_.size()}; }
@@ -98,6 +111,7 @@ class Region final {
   uint64_t lease_id_ = 0;
   uint64_t addr_ = 0;
   uint64_t length_ = 0;
+  std::chrono::nanoseconds ttl_{0};
   // Inline for the usual single device: 256 regions of one call cost one allocation.
   absl::InlinedVector<RegionKey, 1> keys_;
 };

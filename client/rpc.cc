@@ -11,6 +11,7 @@
 #include "client/rpc_status.h"
 #include "mrd/v1/admin.grpc.pb.h"
 #include "mrd/v1/device.grpc.pb.h"
+#include "mrd/v1/domain.grpc.pb.h"
 #include "mrd/v1/endpoint.grpc.pb.h"
 #include "mrd/v1/registration.grpc.pb.h"
 #include "mrd/v1/session.grpc.pb.h"
@@ -45,12 +46,14 @@ struct Rpc::Stubs {
   explicit Stubs(const std::shared_ptr<grpc::Channel>& channel)
       : admin(channel),
         devices(channel),
+        domains(channel),
         endpoints(channel),
         registration(channel),
         sessions(channel) {}
 
   v1::Admin::Stub admin;
   v1::Devices::Stub devices;
+  v1::Domains::Stub domains;
   v1::Endpoints::Stub endpoints;
   v1::Registration::Stub registration;
   v1::Sessions::Stub sessions;
@@ -155,6 +158,15 @@ absl::Status Rpc::ReleaseBuffers(const v1::ReleaseBuffersRequest& request, Durat
   return done ? absl::OkStatus() : outcome.status;
 }
 
+absl::Status Rpc::RenewLeases(const v1::RenewLeasesRequest& request,
+                              v1::RenewLeasesResponse* response, Duration timeout) {
+  return Run("RenewLeases", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->registration.RenewLeases(context, request, response);
+             })
+      .status;
+}
+
 absl::Status Rpc::ListLeases(const v1::ListLeasesRequest& request, v1::ListLeasesResponse* response,
                              Duration timeout) {
   return Run("ListLeases", Repeat::kYes, timeout,
@@ -205,6 +217,33 @@ absl::Status Rpc::ListEndpoints(v1::ListEndpointsResponse* response, Duration ti
                                                       response);
              })
       .status;
+}
+
+absl::Status Rpc::OpenDomain(const v1::OpenDomainRequest& request, v1::OpenDomainResponse* response,
+                             Duration timeout) {
+  return Run("OpenDomain", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->domains.OpenDomain(context, request, response);
+             })
+      .status;
+}
+
+absl::Status Rpc::ListDomains(v1::ListDomainsResponse* response, Duration timeout) {
+  return Run("ListDomains", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->domains.ListDomains(context, v1::ListDomainsRequest(), response);
+             })
+      .status;
+}
+
+absl::Status Rpc::CloseDomain(const v1::CloseDomainRequest& request, Duration timeout) {
+  const Outcome outcome =
+      Run("CloseDomain", Repeat::kYes, timeout, [&](grpc::ClientContext* context) {
+        v1::CloseDomainResponse response;
+        return stubs_->domains.CloseDomain(context, request, &response);
+      });
+  const bool done = outcome.repeated && ReasonOf(outcome.status) == v1::DOMAIN_UNKNOWN;
+  return done ? absl::OkStatus() : outcome.status;
 }
 
 absl::Status Rpc::Disconnect(const v1::DisconnectRequest& request, Duration timeout) {

@@ -18,6 +18,7 @@
 #include "client/session_state.h"
 #include "mrd/v1/admin.pb.h"
 #include "mrd/v1/device.pb.h"
+#include "mrd/v1/domain.pb.h"
 #include "mrd/v1/endpoint.pb.h"
 #include "mrd/v1/registration.pb.h"
 #include "mrd/v1/session.pb.h"
@@ -38,6 +39,8 @@ class Rpc final {
   absl::Status Register(const v1::RegisterRequest&, v1::RegisterResponse*, Duration timeout);
   absl::Status Deregister(const v1::DeregisterRequest&, Duration timeout);
   absl::Status ReleaseBuffers(const v1::ReleaseBuffersRequest&, Duration timeout);
+  absl::Status RenewLeases(const v1::RenewLeasesRequest&, v1::RenewLeasesResponse*,
+                           Duration timeout);
   absl::Status ListLeases(const v1::ListLeasesRequest&, v1::ListLeasesResponse*, Duration timeout);
   absl::Status ListDevices(v1::ListDevicesResponse*, Duration timeout);
   absl::Status GetStatus(v1::GetStatusResponse*, Duration timeout);
@@ -45,8 +48,13 @@ class Rpc final {
                             Duration timeout);
   absl::Status ListAllLeases(const v1::ListAllLeasesRequest&, v1::ListAllLeasesResponse*,
                              Duration timeout);
+  absl::Status OpenDomain(const v1::OpenDomainRequest&, v1::OpenDomainResponse*, Duration timeout);
+  absl::Status ListDomains(v1::ListDomainsResponse*, Duration timeout);
   absl::Status ListEndpoints(v1::ListEndpointsResponse*, Duration timeout);
   absl::Status Disconnect(const v1::DisconnectRequest&, Duration timeout);
+
+  // "Unknown" in a repeat means that the first try was done.
+  absl::Status CloseDomain(const v1::CloseDomainRequest&, Duration timeout);
 
   // Do not repeat: each try could make an endpoint.
   absl::Status Listen(const v1::ListenRequest&, v1::ListenResponse*, Duration timeout);

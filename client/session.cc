@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -26,9 +27,9 @@ std::string RandomPrefix() {
 }
 
 // Keeps what a forked child must not destroy, reachable so that leak checkers see it is wanted.
-void KeepForEver(AttachConnection* connection, Rpc* rpc) {
-  static auto* const kept = new std::vector<std::pair<AttachConnection*, Rpc*>>;
-  kept->emplace_back(connection, rpc);
+void KeepForEver(AttachConnection* connection, Rpc* rpc, Renewer* renewer) {
+  static auto* const kept = new std::vector<std::tuple<AttachConnection*, Rpc*, Renewer*>>;
+  kept->emplace_back(connection, rpc, renewer);
 }
 
 // gRPC cannot be used on both sides of a fork: its epoll instance is shared with the child, whose
@@ -63,7 +64,7 @@ std::string AttachPath(const std::string& socket_dir, bool admin) {
 
 absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& socket_dir,
                                                          AttachParameters parameters,
-                                                         Rpc::Duration call_timeout) {
+                                                         Rpc::Duration call_timeout, bool renew) {
   if (absl::Status alone = CheckNotAfterFork(); !alone.ok()) return alone;
   parameters.path = AttachPath(socket_dir, parameters.admin);
   auto state = std::make_shared<SessionState>();
@@ -74,20 +75,37 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& sock
   auto rpc =
       std::make_unique<Rpc>(socket_dir + "/mrd.sock", (*connection)->welcome().token(), state);
   return std::shared_ptr<Session>(
-      new Session(std::move(state), std::move(*connection), std::move(rpc), call_timeout));
+      new Session(std::move(state), std::move(*connection), std::move(rpc), call_timeout, renew));
 }
 
 Session::Session(std::shared_ptr<SessionState> state, std::unique_ptr<AttachConnection> connection,
-                 std::unique_ptr<Rpc> rpc, Rpc::Duration call_timeout)
+                 std::unique_ptr<Rpc> rpc, Rpc::Duration call_timeout, bool renew)
     : state_(std::move(state)),
       connection_(std::move(connection)),
       rpc_(std::move(rpc)),
       call_timeout_(call_timeout),
-      request_prefix_(RandomPrefix()) {}
+      request_prefix_(RandomPrefix()) {
+  if (!renew) return;
+  renewer_ = std::make_unique<Renewer>([this](Rpc::Duration timeout) { return Renew({}, timeout); },
+                                       state_);
+}
 
 Session::~Session() {
   // The child of a fork has gRPC's memory without its threads, and would hang up its parent.
-  if (state_->Forked()) KeepForEver(connection_.release(), rpc_.release());
+  if (state_->Forked()) KeepForEver(connection_.release(), rpc_.release(), renewer_.release());
+}
+
+absl::StatusOr<std::optional<Renewer::Ttl>> Session::Renew(std::span<const uint64_t> lease_ids,
+                                                           Rpc::Duration timeout) {
+  v1::RenewLeasesRequest request;
+  request.mutable_lease_ids()->Add(lease_ids.begin(), lease_ids.end());
+  v1::RenewLeasesResponse response;
+  if (absl::Status renewed = rpc_->RenewLeases(request, &response, timeout); !renewed.ok()) {
+    return renewed;
+  }
+  if (!response.has_shortest_ttl()) return std::nullopt;
+  return std::chrono::seconds(response.shortest_ttl().seconds()) +
+         Renewer::Ttl(response.shortest_ttl().nanos());
 }
 
 std::string Session::NewRequestId() {

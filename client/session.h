@@ -6,11 +6,14 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "client/attach_connection.h"
+#include "client/renewer.h"
 #include "client/rpc.h"
 #include "client/session_state.h"
 
@@ -22,7 +25,7 @@ class Session final {
   // parameters.admin.
   static absl::StatusOr<std::shared_ptr<Session>> Attach(const std::string& socket_dir,
                                                          AttachParameters parameters,
-                                                         Rpc::Duration call_timeout);
+                                                         Rpc::Duration call_timeout, bool renew);
 
   // Ends the session. In a forked child: leaves everything alone.
   ~Session();
@@ -34,6 +37,14 @@ class Session final {
   AttachConnection& connection() { return *connection_; }
   Rpc& rpc() { return *rpc_; }
   Rpc::Duration call_timeout() const { return call_timeout_; }
+
+  // Leases were granted with this ttl: it is kept, unless the caller renews.
+  void Granted(Renewer::Ttl ttl) {
+    if (renewer_) renewer_->Granted(ttl);
+  }
+  // Renews those named or, where none is, all.
+  absl::StatusOr<std::optional<Renewer::Ttl>> Renew(std::span<const uint64_t> lease_ids,
+                                                    Rpc::Duration timeout);
 
   // Held while buffers get their ids and are passed; see BufferState::PassAll.
   Mutex& pass_mutex() ABSL_LOCK_RETURNED(pass_mutex_) { return pass_mutex_; }
@@ -50,7 +61,7 @@ class Session final {
 
  private:
   Session(std::shared_ptr<SessionState> state, std::unique_ptr<AttachConnection> connection,
-          std::unique_ptr<Rpc> rpc, Rpc::Duration call_timeout);
+          std::unique_ptr<Rpc> rpc, Rpc::Duration call_timeout, bool renew);
 
   const std::shared_ptr<SessionState> state_;
   std::unique_ptr<AttachConnection> connection_;
@@ -61,6 +72,7 @@ class Session final {
   std::atomic<uint64_t> next_request_ = 1;
   std::atomic<uint64_t> next_buffer_id_ = 1;
   std::atomic<uint64_t> buffers_passed_ = 0;
+  std::unique_ptr<Renewer> renewer_;  // Last: it makes calls. Null: the caller renews.
 };
 
 // Where the daemon's sockets are: `socket_dir`, else $MRD_SOCKET_DIR, else /run/mrd; without

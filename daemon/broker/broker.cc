@@ -133,45 +133,6 @@ void Broker::Drain(std::function<void()> ended) {
   }
 }
 
-absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::string& device) {
-  const auto find = [&]() MRD_REQUIRES(session.mutex) -> DomainSlot* {
-    for (DomainSlot& slot : session.domains) {
-      if (slot.device->name == device) return &slot;
-    }
-    return nullptr;
-  };
-  {
-    MutexLock lock(session.mutex);
-    if (session.ending) return SessionUnknown();
-    if (const DomainSlot* slot = find()) {
-      if (auto made = slot->made.lock()) return SessionDomain{slot->device, std::move(made)};
-    }
-  }
-  SessionDomain fresh;  // Declared before the lock: where it is not used, it ends after it.
-  for (const bool refresh : {false, true}) {
-    for (const DeviceRef& known : refresh ? devices_.Read() : devices_.Known()) {
-      if (known->name == device) fresh.device = known;
-    }
-    if (fresh.device) break;
-  }
-  if (!fresh.device) {
-    return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device ", device, " here"),
-                     {.advice = "ListDevices (mrctl devices) shows those there are"});
-  }
-  auto domain = fabric_.CreateDomain(device);
-  if (!domain.ok()) return domain.status();
-  fresh.domain = *std::move(domain);
-  MutexLock lock(session.mutex);
-  if (session.ending) return SessionUnknown();
-  // Another call of the session may have made one meanwhile: all of a session's regions on a device
-  // lie in one domain.
-  DomainSlot* slot = find();
-  if (!slot) slot = &session.domains.emplace_back();
-  if (auto made = slot->made.lock()) return SessionDomain{slot->device, std::move(made)};
-  *slot = {fresh.device, fresh.domain, nullptr};
-  return fresh;
-}
-
 void Broker::Register(const SessionRef& session, RegisterSpec spec, RegisterDone done) {
   Registration::Start(*this, session, std::move(spec), std::move(done));
 }

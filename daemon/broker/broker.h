@@ -44,6 +44,7 @@ struct RegisterSpec {
   fabric::AccessMask access = 0;
   bool release_after = false;
   std::chrono::nanoseconds ttl{0};  // Zero: as long as the session.
+  std::string domain;               // Empty: the session's private one.
 };
 
 // Called exactly once, from any thread. Where that is not the caller's own, a Work of the session
@@ -118,9 +119,21 @@ class Broker {
 
   std::map<std::string, uint64_t> RegionsByDevice();
   Totals Count();
-  // Of this session on this device, made when first asked for. May block.
-  // Errors: those of Fabric::CreateDomain, SESSION_UNKNOWN.
-  absl::StatusOr<SessionDomain> DomainFor(Session& session, const std::string& device);
+
+  // Domains.
+  // On this device, made when first asked for: of this named domain, or the session's private one
+  // where it is null. May block. Errors: those of Fabric::CreateDomain, DEVICE_UNKNOWN,
+  // SESSION_UNKNOWN.
+  absl::StatusOr<SessionDomain> DomainFor(Session& session, const NamedDomainRef& named,
+                                          const std::string& device);
+  // The session is a member from now on. Errors: those of NamedDomains::Open, QUOTA_DOMAINS,
+  // SESSION_UNKNOWN.
+  absl::StatusOr<DomainView> OpenDomain(Session& session, const OpenDomainSpec& spec);
+  // It is none any more; what it has there stays until its end. Errors: DOMAIN_UNKNOWN.
+  void CloseDomain(const SessionRef& session, const std::string& name, Done done);
+  // One that the session is a member of; null where `name` is empty. Errors: DOMAIN_UNKNOWN.
+  absl::StatusOr<NamedDomainRef> JoinedDomain(Session& session, const std::string& name);
+  NamedDomains& named_domains() { return named_domains_; }
 
   uint64_t NextId() { return next_id_.fetch_add(1); }
   fabric::Fabric& fabric() { return fabric_; }
@@ -146,6 +159,7 @@ class Broker {
   // The same on the registrar's threads, and then tells the session of those that have ended.
   void EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, Event event);
   void EndLapsedOf(const SessionRef& session, std::chrono::steady_clock::time_point now);
+  absl::StatusOr<SessionDomain> MakeDomain(const std::string& device);
   // A lease with a ttl was put in.
   void WatchLocked(Session& session) MRD_REQUIRES(session.mutex);
   // Leases whose regions no deregistration could end, and why: kept, and booked, for good.
@@ -172,6 +186,7 @@ class Broker {
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.
   memory::Disposer disposer_;
   DeviceCatalog devices_;
+  NamedDomains named_domains_;
   LeaseClock lease_clock_;
 
   Registrar registrar_;  // Last: its threads use all of the above.
@@ -197,6 +212,8 @@ class Work {
 
 // The refusal for a session that is ending.
 absl::Status SessionUnknown();
+// For a domain that the session is not in.
+absl::Status DomainUnknown(const std::string& name);
 
 }  // namespace mrd::broker
 

@@ -105,15 +105,16 @@ bool Endpoints::Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpo
   return true;
 }
 
-void Endpoints::Listen(const SessionRef& session, std::string address, uint32_t port, int backlog,
-                       EndpointDone done) {
+void Endpoints::Listen(const SessionRef& session, ListenWish wish, EndpointDone done) {
+  auto named = broker_.JoinedDomain(*session, wish.domain);
+  if (!named.ok()) return done(named.status());
   auto booked = Book(session);
   if (!booked.ok()) return done(booked.status());
   auto shared_done = std::make_shared<EndpointDone>(std::move(done));
   auto work = std::make_shared<Work>(*std::move(booked));
-  const absl::Status taken =
-      broker_.registrar().Submit(session->owner(), 0, [=, this, address = std::move(address)] {
-        auto listener = broker_.fabric().Listen(address, port, backlog);
+  const absl::Status taken = broker_.registrar().Submit(
+      session->owner(), 0, [=, this, named = *std::move(named), wish = std::move(wish)] {
+        auto listener = broker_.fabric().Listen(wish.address, wish.port, wish.backlog);
         if (!listener.ok()) {
           Unbook(work->session());
           return (*shared_done)(listener.status());
@@ -123,6 +124,7 @@ void Endpoints::Listen(const SessionRef& session, std::string address, uint32_t 
         endpoint->state = v1::Endpoint::LISTENING;
         endpoint->info = (*listener)->info();
         endpoint->listener = *std::move(listener);
+        endpoint->named = named;
         const EndpointView view = ViewOf(*endpoint);
         if (Keep(work->session(), endpoint)) return (*shared_done)(view);
         endpoint.reset();
@@ -150,14 +152,15 @@ void Endpoints::PeerLeft(const SessionRef& session, uint64_t id, bool error) {
 
 fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
                                           const std::shared_ptr<Endpoint>& endpoint,
-                                          ConnectionWish wish, std::shared_ptr<Attempt> attempt) {
+                                          NamedDomainRef named, ConnectionWish wish,
+                                          std::shared_ptr<Attempt> attempt) {
   fabric::ConnectionSpec spec;
   spec.held = std::move(attempt);
   spec.private_data = std::move(wish.private_data);
   spec.deadline = wish.deadline;
-  spec.domain = [this, session](
+  spec.domain = [this, session, named = std::move(named)](
                     const std::string& device) -> absl::StatusOr<std::shared_ptr<fabric::Domain>> {
-    auto domain = broker_.DomainFor(*session, device);
+    auto domain = broker_.DomainFor(*session, named, device);
     if (!domain.ok()) return domain.status();
     return domain->domain;
   };
@@ -208,12 +211,16 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> at
 void Endpoints::Accept(const SessionRef& session, uint64_t listener_id, ConnectionWish wish,
                        EndpointDone done) {
   std::shared_ptr<fabric::Listener> listener;
+  NamedDomainRef named;
   bool known;
   {
     MutexLock lock(session->mutex);
     const auto found = session->endpoints.find(listener_id);
     known = found != session->endpoints.end();
-    if (known) listener = found->second->listener;
+    if (known) {
+      listener = found->second->listener;
+      named = found->second->named;
+    }
   }
   if (!known) return done(EndpointUnknown(listener_id));
   if (!listener) {
@@ -226,12 +233,14 @@ void Endpoints::Accept(const SessionRef& session, uint64_t listener_id, Connecti
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->id = broker_.NextId();
   auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/false);
-  auto spec = SpecFor(session, endpoint, std::move(wish), attempt);
+  auto spec = SpecFor(session, endpoint, std::move(named), std::move(wish), attempt);
   listener->Accept(std::move(spec), OnEstablished(std::move(attempt), endpoint, std::move(done)));
 }
 
 void Endpoints::Connect(const SessionRef& session, const std::string& address, uint32_t port,
                         const std::string& source, ConnectionWish wish, EndpointDone done) {
+  auto named = broker_.JoinedDomain(*session, wish.domain);
+  if (!named.ok()) return done(named.status());
   const uint32_t uid = session->identity.uid;
   if (auto begun = BeginConnect(uid); !begun.ok()) return done(begun);
   auto work = Book(session);
@@ -242,7 +251,7 @@ void Endpoints::Connect(const SessionRef& session, const std::string& address, u
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->id = broker_.NextId();
   auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/true);
-  auto spec = SpecFor(session, endpoint, std::move(wish), attempt);
+  auto spec = SpecFor(session, endpoint, *std::move(named), std::move(wish), attempt);
   broker_.fabric().Connect(address, port, source, std::move(spec),
                            OnEstablished(std::move(attempt), endpoint, std::move(done)));
 }

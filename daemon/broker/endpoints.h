@@ -22,6 +22,7 @@ struct Endpoint {
   v1::Endpoint::State state = v1::Endpoint::STATE_UNSPECIFIED;
   // One of the two. A listener is shared with the Accept calls that are being handed to it.
   std::shared_ptr<fabric::Listener> listener;
+  NamedDomainRef named;  // Of a listener: where its connections are to lie. Null: the private one.
   std::unique_ptr<fabric::Connection> connection;
 };
 
@@ -35,10 +36,18 @@ struct EndpointView {
 // Called exactly once, from any thread.
 using EndpointDone = absl::AnyInvocable<void(absl::StatusOr<EndpointView>)>;
 
+struct ListenWish {
+  std::string address;
+  uint32_t port;
+  int backlog;
+  std::string domain;  // A named one; empty: the session's private one on each device.
+};
+
 // How a connection is to be made.
 struct ConnectionWish {
   std::string private_data;
   fabric::Deadline deadline;
+  std::string domain = {};       // Of a Connect: as ListenWish::domain.
   std::function<bool()> wanted;  // Whether the caller still waits.
 };
 
@@ -51,9 +60,8 @@ class Endpoints {
 
   explicit Endpoints(Broker& broker) : broker_(broker) {}
 
-  // Errors: those of the fabric, QUOTA_ENDPOINTS, BUSY, SESSION_UNKNOWN.
-  void Listen(const SessionRef& session, std::string address, uint32_t port, int backlog,
-              EndpointDone done);
+  // Errors: those of the fabric, QUOTA_ENDPOINTS, BUSY, DOMAIN_UNKNOWN, SESSION_UNKNOWN.
+  void Listen(const SessionRef& session, ListenWish wish, EndpointDone done);
   // An Accept or Connect that waits counts as an endpoint; so does one that has failed, for as long
   // as the kernel works on it still. Errors: those of the fabric, ENDPOINT_UNKNOWN, ENDPOINT_STATE,
   // QUOTA_ENDPOINTS, SESSION_UNKNOWN; Connect: BUSY beyond kMostConnects.
@@ -75,8 +83,8 @@ class Endpoints {
   // to end.
   bool Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint);
   fabric::ConnectionSpec SpecFor(const SessionRef& session,
-                                 const std::shared_ptr<Endpoint>& endpoint, ConnectionWish wish,
-                                 std::shared_ptr<Attempt> attempt);
+                                 const std::shared_ptr<Endpoint>& endpoint, NamedDomainRef named,
+                                 ConnectionWish wish, std::shared_ptr<Attempt> attempt);
   fabric::EstablishedCallback OnEstablished(std::shared_ptr<Attempt> attempt,
                                             std::shared_ptr<Endpoint> endpoint, EndpointDone done);
   void PeerLeft(const SessionRef& session, uint64_t id, bool error);

@@ -19,18 +19,10 @@ namespace mrd::broker {
 // A device in one generation; shared by all that names it.
 using DeviceRef = std::shared_ptr<const fabric::DeviceInfo>;
 
-// The protection domain of a session on a device, held by whoever uses it.
+// The protection domain of a session, or of a named domain, on a device, held by whoever uses it.
 struct SessionDomain {
   DeviceRef device;
   std::shared_ptr<fabric::Domain> domain;
-};
-
-// What the session itself knows of it. A domain that nothing was registered in yet ends with the
-// call that made it: a refusal leaves none behind.
-struct DomainSlot {
-  DeviceRef device;
-  std::weak_ptr<fabric::Domain> made;
-  std::shared_ptr<fabric::Domain> kept;  // From its first lease on.
 };
 
 struct KeyView {
@@ -48,6 +40,7 @@ struct LeaseView {
   uint64_t addr;
   fabric::AccessMask access;
   absl::InlinedVector<KeyView, 1> keys;
+  std::shared_ptr<const std::string> domain = nullptr;  // Its name; null: the private one.
   // Until it lapses, when this was written down; nothing: it lasts as long as its session.
   std::optional<std::chrono::nanoseconds> remaining = std::nullopt;
 };

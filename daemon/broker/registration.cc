@@ -42,6 +42,9 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
       new Registration(broker, *std::move(work), std::move(spec), std::move(done)));
   if (auto shape = self->CheckShape(); !shape.ok()) return self->done_(shape);
   if (self->Repeats()) return;
+  auto named = broker.JoinedDomain(*session, self->spec_.domain);
+  if (!named.ok()) return self->Finish(named.status());
+  self->named_ = *std::move(named);
   if (auto found = self->FindBuffers(/*may_block=*/false); !found.ok()) return self->Finish(found);
   if (auto found = self->FindDevices(/*may_block=*/false); !found.ok()) return self->Finish(found);
   const bool domains_made = self->FindDomains();
@@ -212,22 +215,20 @@ absl::Status Registration::FindDevices(bool may_block) {
 
 bool Registration::FindDomains() {
   if (devices_.empty()) return false;
-  MutexLock lock(session_.mutex);
   for (const std::string& name : devices_) {
-    const auto made = std::find_if(session_.domains.begin(), session_.domains.end(),
-                                   [&](const DomainSlot& d) { return d.device->name == name; });
-    if (made == session_.domains.end() || !made->kept) {
+    auto kept = domain_set().Kept(name);
+    if (!kept) {
       domains_.clear();
       return false;
     }
-    domains_.push_back({made->device, made->kept});
+    domains_.push_back(*std::move(kept));
   }
   return true;
 }
 
 absl::Status Registration::MakeDomains() {
   for (const std::string& name : devices_) {
-    auto domain = broker_.DomainFor(session_, name);
+    auto domain = broker_.DomainFor(session_, named_, name);
     if (!domain.ok()) return domain.status();
     domains_.push_back(*std::move(domain));
   }
@@ -296,6 +297,7 @@ absl::Status Registration::Make() {
             range.addr,
             spec_.access,
             {}};
+    if (named_) view.domain = named_->name;
     if (ttl_.count() > 0) view.remaining = ttl_;
     view.keys.resize(domains_.size());
     for (size_t d = 0; d < domains_.size(); ++d) {
@@ -424,11 +426,7 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
     for (auto& lease : leases_) session_.PutLease(std::move(lease));
     leases_.clear();
     if (spec_.ttl.count() > 0) broker_.WatchLocked(session_);
-    for (DomainSlot& slot : session_.domains) {
-      for (const SessionDomain& used : domains_) {
-        if (slot.device == used.device) slot.kept = used.domain;
-      }
-    }
+    for (const SessionDomain& used : domains_) domain_set().Keep(used);
     if (record_) waiters = session_.requests.Answer(record_, answer);
     if (spec_.release_after) {
       for (const RangeSpec& range : spec_.ranges) {

@@ -38,7 +38,8 @@ class Registration : public std::enable_shared_from_this<Registration> {
   // `may_block`: devices are looked at afresh. Else it finds none, and is to be called again by a
   // thread that may block, where none of those known is active.
   absl::Status FindDevices(bool may_block);
-  // The session's domains on these devices. False: one of them is still to be made.
+  DomainSet& domain_set() { return named_ ? named_->domains : session_.domains; }
+  // The domains on these devices. False: one of them is still to be made.
   bool FindDomains();
   absl::Status MakeDomains();
   // Whether all of it takes a fraction of a millisecond: mapped, few, in domains that are there.
@@ -72,6 +73,7 @@ class Registration : public std::enable_shared_from_this<Registration> {
   // For its addresses. A thread that takes calls does not: where another buffer has taken the place
   // since Small() looked, the answer is BUSY.
   bool may_wait_ = true;
+  NamedDomainRef named_;                                  // Null: the session's private domains.
   std::shared_ptr<RequestRecord> record_;                 // Null: no request_id.
   std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
   std::vector<std::string> devices_;

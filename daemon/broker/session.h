@@ -16,8 +16,11 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "daemon/broker/domain_set.h"
 #include "daemon/broker/expiry.h"
+#include "daemon/broker/identity.h"
 #include "daemon/broker/lease.h"
+#include "daemon/broker/named_domain.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/request_log.h"
 #include "daemon/memory/buffer.h"
@@ -27,16 +30,6 @@
 namespace mrd::broker {
 
 struct Endpoint;
-
-// Who a session is, by the kernel's word.
-struct Identity {
-  pid_t pid = 0;  // 0: hidden by a pid namespace.
-  uid_t uid = 0;
-  gid_t gid = 0;
-  bool admin = false;
-  std::string comm;
-  std::string death;  // How its end will be noticed: "pidfd", "pidfd of the client", "hang-up".
-};
 
 // Something that a session should know and did not ask for.
 struct Event {
@@ -136,7 +129,8 @@ class Session {
   absl::flat_hash_map<uint64_t, BufferSlot> buffers MRD_GUARDED_BY(mutex);
   // Of a buffer: the next one is mostly the same, and shares it.
   absl::Status last_refusal MRD_GUARDED_BY(mutex);
-  std::vector<DomainSlot> domains MRD_GUARDED_BY(mutex);  // One a device that it used.
+  DomainSet domains;                                                   // Its private ones.
+  std::map<std::string, NamedDomainRef> joined MRD_GUARDED_BY(mutex);  // By name.
   absl::btree_map<uint64_t, std::unique_ptr<Lease>> leases MRD_GUARDED_BY(mutex);
   Expiries expiries MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);

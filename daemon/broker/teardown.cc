@@ -58,14 +58,15 @@ void Teardown::EndRegions(size_t part) {
 
 void Teardown::EndRest() {
   const SessionRef& session = work_.session();
-  std::vector<DomainSlot> domains;
+  std::map<std::string, NamedDomainRef> joined;
   absl::flat_hash_map<uint64_t, BufferSlot> buffers;
   {
     MutexLock lock(session->mutex);
-    domains.swap(session->domains);
+    joined.swap(session->joined);
     buffers.swap(session->buffers);
   }
-  domains.clear();  // Before the buffers.
+  session->domains.Take().clear();  // Before the buffers.
+  joined.clear();
 }
 
 }  // namespace mrd::broker

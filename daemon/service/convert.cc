@@ -32,6 +32,7 @@ uint64_t Fingerprint(const broker::RegisterSpec& spec) {
   for (const std::string& device : spec.devices) hash = Mix(hash, hash_of(device));
   hash = Mix(hash, spec.devices.size());
   hash = Mix(hash, static_cast<uint64_t>(spec.ttl.count()));
+  hash = Mix(hash, hash_of(spec.domain));
   return Mix(hash, spec.access << 2 | spec.all_devices << 1 | spec.release_after);
 }
 
@@ -68,10 +69,6 @@ absl::StatusOr<fabric::AccessMask> FromProto(const v1::Access& access) {
 absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& request) {
   const auto ttl = WaitFrom(request.has_ttl(), "ttl", request.ttl(), kMostTtl);
   if (!ttl.ok()) return ttl.status();
-  if (!request.domain().empty()) {
-    return MakeError(v1::UNSUPPORTED, "a named domain",
-                     {.advice = "Leave domain out: this daemon has private domains only"});
-  }
   auto access = FromProto(request.access());
   if (!access.ok()) return access.status();
   broker::RegisterSpec spec;
@@ -80,6 +77,7 @@ absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& reques
   spec.all_devices = request.all_devices();
   spec.release_after = request.release_after();
   if (request.has_ttl()) spec.ttl = *ttl;
+  spec.domain = request.domain();
   spec.devices.assign(request.devices().begin(), request.devices().end());
   spec.ranges.reserve(request.ranges_size());
   for (const v1::Range& range : request.ranges()) {
@@ -140,7 +138,15 @@ void ToProto(const broker::LeaseView& view, v1::Lease* lease) {
     key->set_rkey(each.rkey);
   }
   AddFlags(view.access, lease);
+  if (view.domain) lease->set_domain(*view.domain);
   if (view.remaining) ToProto(*view.remaining, lease->mutable_remaining());
+}
+
+void ToProto(const broker::DomainView& view, v1::Domain* domain) {
+  domain->set_name(view.name);
+  domain->set_owner(view.owner);
+  domain->set_group(view.group);
+  domain->set_mode(view.mode);
 }
 
 void ToProto(const fabric::DeviceInfo& info, v1::Device* device) {

@@ -11,6 +11,7 @@
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "mrd/v1/device.pb.h"
+#include "mrd/v1/domain.pb.h"
 #include "mrd/v1/endpoint.pb.h"
 #include "mrd/v1/registration.pb.h"
 #include "mrd/v1/session.pb.h"
@@ -31,6 +32,7 @@ size_t PageSize(uint32_t asked);
 
 void ToProto(std::chrono::nanoseconds duration, google::protobuf::Duration* message);
 void ToProto(const broker::LeaseView& view, v1::Lease* lease);
+void ToProto(const broker::DomainView& view, v1::Domain* domain);
 void ToProto(const fabric::DeviceInfo& info, v1::Device* device);
 void ToProto(const broker::SessionView& view, v1::Session* session);
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint);

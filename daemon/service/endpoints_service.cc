@@ -52,11 +52,13 @@ class EndpointsService : public Service {
     if (auto port = CheckPort(request.port(), 0); !port.ok()) return call->Finish(port);
     const uint32_t backlog =
         request.backlog() == 0 ? kDefaultBacklog : std::min(request.backlog(), kMostBacklog);
-    endpoints_.Listen(call->session(), request.address(), request.port(), static_cast<int>(backlog),
-                      [call](absl::StatusOr<broker::EndpointView> made) {
-                        if (made.ok()) ToProto(*made, call->response().mutable_endpoint());
-                        call->Finish(made.status());
-                      });
+    endpoints_.Listen(
+        call->session(),
+        {request.address(), request.port(), static_cast<int>(backlog), request.domain()},
+        [call](absl::StatusOr<broker::EndpointView> made) {
+          if (made.ok()) ToProto(*made, call->response().mutable_endpoint());
+          call->Finish(made.status());
+        });
   }
 
   // How a call that makes a connection waits: as long as it says, within its own deadline and the
@@ -99,6 +101,7 @@ class EndpointsService : public Service {
     if (auto port = CheckPort(request.port(), 1); !port.ok()) return call->Finish(port);
     auto wish = WishOf(call, kMostConnectWait);
     if (!wish.ok()) return call->Finish(wish.status());
+    wish->domain = request.domain();
     endpoints_.Connect(call->session(), request.address(), request.port(), request.source_address(),
                        *std::move(wish), AnswerTo(call));
   }

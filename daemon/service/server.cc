@@ -50,6 +50,7 @@ class GrpcServer : public Server {
         endpoints_(broker) {
     services_.push_back(MakeAdminService(environment_));
     services_.push_back(MakeDevicesService(environment_));
+    services_.push_back(MakeDomainsService(environment_));
     services_.push_back(MakeEndpointsService(environment_, endpoints_));
     services_.push_back(MakeRegistrationService(environment_));
     services_.push_back(MakeSessionsService(environment_));

@@ -52,6 +52,7 @@ class Service {
 
 std::unique_ptr<Service> MakeAdminService(CallEnvironment& environment);
 std::unique_ptr<Service> MakeDevicesService(CallEnvironment& environment);
+std::unique_ptr<Service> MakeDomainsService(CallEnvironment& environment);
 // `endpoints` outlives it.
 std::unique_ptr<Service> MakeEndpointsService(CallEnvironment& environment,
                                               broker::Endpoints& endpoints);

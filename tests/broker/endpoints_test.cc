@@ -22,7 +22,7 @@ class EndpointsTest : public BrokerTest {
   }
   Result Listen(const SessionRef& session, uint32_t port = 0) {
     return Async([&](EndpointDone done) {
-             endpoints_.Listen(session, "10.99.0.1", port, 16, std::move(done));
+             endpoints_.Listen(session, {"10.99.0.1", port, 16, ""}, std::move(done));
            })
         .get();
   }
@@ -138,7 +138,7 @@ TEST_F(EndpointsTest, ASessionIsThereUntilItsCallsAreAnswered) {
   };
   const auto listens = Attach();
   EXPECT_TRUE(stays(listens, [&](auto done) {
-                endpoints_.Listen(listens, "10.99.0.1", 0, 16, std::move(done));
+                endpoints_.Listen(listens, {"10.99.0.1", 0, 16, ""}, std::move(done));
               }).get());
   const auto disconnects = Attach();
   EXPECT_TRUE(stays(disconnects, [&, id = Listen(disconnects)->id](auto done) {

@@ -10,7 +10,7 @@
 namespace mrd::e2e {
 namespace {
 
-constexpr const char* kSteps[] = {"connect", "hello", "pass", "reg", "dereg"};
+constexpr const char* kSteps[] = {"connect", "hello", "pass", "reg", "extend", "dereg"};
 
 class DeathTest : public EachFabricTest {
  protected:

@@ -139,31 +139,6 @@ TEST_P(LeasesTest, AnAdminSeesTheLeasesOfAllSessionsInPages) {
   EXPECT_EQ(names, std::vector<std::string>({"admin", "one", "two"}));
 }
 
-TEST_P(LeasesTest, WhatComesLaterIsRefusedClearlyToday) {
-  StartThis();
-  RawClient client(dir());
-  const Memory memory(kPage);
-  auto request = RequestFor(client.Pass(memory), memory);
-  request.mutable_ttl()->set_seconds(10);
-  auto answer = client.Register(request);
-  // The buffer's packet has been read.
-  ASSERT_TRUE(
-      WaitUntil(kPatience, [&] { return client.GetStatus().response.session().buffers() == 1; }));
-  const Holdings before = Look();
-  EXPECT_EQ(answer.reason(), v1::UNSUPPORTED) << answer.text();
-  EXPECT_EQ(answer.status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
-  request.mutable_ttl()->set_seconds(0);
-  request.mutable_ttl()->set_nanos(1);
-  EXPECT_EQ(client.Register(request).reason(), v1::UNSUPPORTED);
-  request.clear_ttl();
-  request.set_domain("shared");
-  EXPECT_EQ(client.Register(request).reason(), v1::UNSUPPORTED);
-  EXPECT_EQ(Look(), before);
-  request.clear_domain();
-  request.mutable_ttl();  // Zero: as long as the session.
-  EXPECT_TRUE(client.Register(request).ok());
-}
-
 TEST_P(LeasesTest, RegisterAndDeregisterOverAndOverLeaveEverythingFlat) {
   StartThis();
   RawClient client(dir());

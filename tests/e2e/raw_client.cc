@@ -113,6 +113,12 @@ Answer<v1::DeregisterResponse> RawClient::Deregister(const std::vector<uint64_t>
   return Do(stubs_->registration, &v1::Registration::Stub::Deregister, request);
 }
 
+Answer<v1::RenewLeasesResponse> RawClient::Renew(const std::vector<uint64_t>& lease_ids) {
+  v1::RenewLeasesRequest request;
+  request.mutable_lease_ids()->Add(lease_ids.begin(), lease_ids.end());
+  return Do(stubs_->registration, &v1::Registration::Stub::RenewLeases, request);
+}
+
 Answer<v1::ReleaseBuffersResponse> RawClient::Release(const std::vector<uint64_t>& buffer_ids) {
   v1::ReleaseBuffersRequest request;
   request.mutable_buffer_ids()->Add(buffer_ids.begin(), buffer_ids.end());

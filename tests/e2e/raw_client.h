@@ -79,6 +79,8 @@ class RawClient {
   // All of it, as reg_write on the first device. REQUIRES: it is registered.
   v1::Lease RegisterAll(const Memory& memory);
   Answer<v1::DeregisterResponse> Deregister(const std::vector<uint64_t>& lease_ids);
+  // Without ids: all of the session's.
+  Answer<v1::RenewLeasesResponse> Renew(const std::vector<uint64_t>& lease_ids = {});
   Answer<v1::ReleaseBuffersResponse> Release(const std::vector<uint64_t>& buffer_ids);
   Answer<v1::ListLeasesResponse> ListLeases(uint64_t after = 0, uint32_t page_size = 0);
   Answer<v1::ListDevicesResponse> ListDevices();

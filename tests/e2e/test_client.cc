@@ -4,8 +4,12 @@
 //   attach | admin        attaches to the daemon in argv[1]
 //   buffer BYTES          makes a buffer
 //   register N            registers it N times, a page each; answers the lease ids
+//   register N MS         the same with a ttl
+//   manual                attaches, and renews only what it is told to
+//   renew                 all leases; answers the shortest ttl in ms
+//   events                answers the events so far: the names of their kinds
 //   deregister            all of them
-//   connect | hello | pass | reg | dereg
+//   connect | hello | pass | reg | extend | dereg
 //                         the same by hand, step by step, without waiting for the daemon's answer
 //                         to the step
 //   session               ok, or what ended the session
@@ -26,6 +30,7 @@
 #include <unistd.h>
 
 #include <iostream>
+#include <mutex>
 #include <optional>
 #include <sstream>
 #include <thread>
@@ -57,14 +62,21 @@ class StepByStep {
     } else if (step == "reg") {
       Call("Register", [this](auto& stub, auto& context) {
         v1::RegisterRequest request = RequestFor(1, memory_.addr(), kPage);
+        request.mutable_ttl()->set_seconds(60);
         for (int i = 1; i < 64; ++i) *request.add_ranges() = request.ranges(0);
         v1::RegisterResponse response;
         const auto status = stub.Register(&context, request, &response);
         for (const auto& lease : response.leases()) leases_.push_back(lease.lease_id());
         return status;
       });
+    } else if (step == "extend") {
+      if (call_.joinable()) call_.join();  // Its leases are what is renewed, and ended.
+      Call("RenewLeases", [](auto& stub, auto& context) {
+        v1::RenewLeasesResponse response;
+        return stub.RenewLeases(&context, {}, &response);
+      });
     } else if (step == "dereg") {
-      if (call_.joinable()) call_.join();  // Its leases are what is ended.
+      if (call_.joinable()) call_.join();
       Call("Deregister", [this](auto& stub, auto& context) {
         v1::DeregisterRequest request;
         request.mutable_lease_ids()->Add(leases_.begin(), leases_.end());
@@ -114,7 +126,11 @@ class TestClient {
     std::istringstream words(line);
     std::string command;
     words >> command;
-    if (command == "attach" || command == "admin") return Attach(command == "admin");
+    if (command == "attach" || command == "admin" || command == "manual") {
+      return Attach(command == "admin", /*renew=*/command != "manual");
+    }
+    if (command == "renew") return Renew();
+    if (command == "events") return Events();
     if (command == "session") return Text(client_->SessionStatus());
     if (command == "buffer") {
       uint64_t bytes = 0;
@@ -123,8 +139,9 @@ class TestClient {
     }
     if (command == "register") {
       size_t count = 0;
-      words >> count;
-      return Register(count);
+      int64_t ttl_ms = 0;
+      words >> count >> ttl_ms;
+      return Register(count, milliseconds(ttl_ms));
     }
     if (command == "deregister") return Text(client_->Deregister(regions_));
     if (command == "own_shm") return OwnShm();
@@ -146,8 +163,18 @@ class TestClient {
   }
 
  private:
-  std::string Attach(bool admin) {
-    auto client = Client::Attach({.socket_dir = dir_, .admin = admin, .name = "test client"});
+  std::string Attach(bool admin, bool renew) {
+    auto client = Client::Attach({.socket_dir = dir_,
+                                  .admin = admin,
+                                  .name = "test client",
+                                  .renew = renew,
+                                  .on_event = [this](const v1::AttachEvent& event) {
+                                    const std::lock_guard lock(mutex_);
+                                    events_ += " " + v1::AttachEvent::EventKind_Name(event.kind());
+                                    for (const uint64_t id : event.lease_ids()) {
+                                      events_ += " " + std::to_string(id);
+                                    }
+                                  }});
     if (!client.ok()) return Text(client.status());
     client_ = std::move(*client);
     return "ok " + std::to_string(client_->session_id());
@@ -159,9 +186,21 @@ class TestClient {
     return "ok";
   }
 
-  std::string Register(size_t count) {
+  std::string Renew() {
+    const auto shortest = client_->RenewLeases();
+    if (!shortest.ok()) return Text(shortest.status());
+    if (!*shortest) return "ok none";
+    return "ok " + std::to_string(std::chrono::floor<milliseconds>(**shortest).count());
+  }
+
+  std::string Events() {
+    const std::lock_guard lock(mutex_);
+    return "ok" + events_;
+  }
+
+  std::string Register(size_t count, milliseconds ttl) {
     std::vector<Range> ranges(count, Range(*buffer_, 0, kPage));
-    auto regions = client_->Register({.preset = v1::Access::REG_WRITE}, ranges);
+    auto regions = client_->Register({.preset = v1::Access::REG_WRITE, .ttl = ttl}, ranges);
     if (!regions.ok()) return Text(regions.status());
     std::string answer = "ok";
     for (Region& region : *regions) {
@@ -220,6 +259,8 @@ class TestClient {
   }
 
   const std::string dir_;
+  std::mutex mutex_;  // Guards events_.
+  std::string events_;
   StepByStep steps_;
   std::optional<Client> client_;
   std::optional<Buffer> buffer_;

@@ -50,6 +50,7 @@ absl::StatusCode CodeOf(v1::Reason reason) {
     case v1::QUOTA_SESSIONS:
     case v1::QUOTA_ENDPOINTS:
     case v1::QUOTA_BUFFERS:
+    case v1::QUOTA_DOMAINS:
     case v1::DEVICE_LIMIT:
     case v1::MEMLOCK:
       return absl::StatusCode::kResourceExhausted;

@@ -1,0 +1,73 @@
+#include "client/renewer.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace mrd::internal {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kLongestCall{5000};
+constexpr milliseconds kShortestCall{100};
+constexpr milliseconds kPause{200};  // After a call that failed.
+
+}  // namespace
+
+Renewer::Renewer(Renew renew, std::shared_ptr<const SessionState> state)
+    : renew_(std::move(renew)), state_(std::move(state)) {}
+
+Renewer::~Renewer() {
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    changed_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void Renewer::Granted(Ttl ttl) {
+  MutexLock lock(&mutex_);
+  RenewBefore(Clock::now() + ttl / 3);
+  if (std::exchange(started_, true)) return;
+  // The process's signal handlers are not to run on a thread that it knows nothing of.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void Renewer::RenewBefore(Clock::time_point when) {
+  if (next_ && *next_ <= when) return;
+  next_ = when;
+  changed_.NotifyAll();
+}
+
+void Renewer::Run() {
+  milliseconds timeout = kLongestCall;
+  for (;;) {
+    {
+      MutexLock lock(&mutex_);
+      while (!stopping_ && (!next_ || Clock::now() < *next_)) {
+        changed_.WaitUntil(&mutex_, next_.value_or(Clock::now() + std::chrono::hours(1)));
+      }
+      if (stopping_) return;
+      next_ = std::nullopt;
+    }
+    const auto shortest = renew_(timeout);
+    if (!shortest.ok() && !state_->Check().ok()) return;
+    MutexLock lock(&mutex_);
+    if (!shortest.ok()) {
+      RenewBefore(Clock::now() + kPause);
+    } else if (*shortest) {
+      RenewBefore(Clock::now() + **shortest / 3);
+      timeout = std::clamp(std::chrono::duration_cast<milliseconds>(**shortest / 3), kShortestCall,
+                           kLongestCall);
+    }
+  }
+}
+
+}  // namespace mrd::internal

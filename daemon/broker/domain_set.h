@@ -1,0 +1,53 @@
+// The protection domains of one owner, a session or a named domain: one a device that was used.
+#ifndef MRD_DAEMON_BROKER_DOMAIN_SET_H_
+#define MRD_DAEMON_BROKER_DOMAIN_SET_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "daemon/broker/lease.h"
+#include "daemon/fabric/fabric.h"
+#include "daemon/mutex.h"
+
+namespace mrd::broker {
+
+// Thread-safe. The end of a domain may block: so may that of the set and of what Take returns.
+class DomainSet {
+ public:
+  // Makes the domain on a device. May block.
+  using Make = absl::FunctionRef<absl::StatusOr<SessionDomain>()>;
+
+  // The domain on the device of this name, made where there is none: all that its owner registers
+  // on a device lies in one. One that nothing was registered in ends with the last who holds it: a
+  // refused call leaves none behind. Errors: make's.
+  absl::StatusOr<SessionDomain> For(const std::string& device, Make make);
+
+  // One that is kept; nothing where it would have to be made.
+  std::optional<SessionDomain> Kept(const std::string& device);
+
+  // A region lies in it: it stays from now on.
+  void Keep(const SessionDomain& domain);
+
+  // All that are kept are the caller's to end.
+  std::vector<SessionDomain> Take();
+
+ private:
+  struct Slot {
+    DeviceRef device;
+    std::weak_ptr<fabric::Domain> made;
+    std::shared_ptr<fabric::Domain> kept;
+  };
+
+  Slot* FindLocked(const std::string& device) MRD_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  std::vector<Slot> slots_ MRD_GUARDED_BY(mutex_);
+};
+
+}  // namespace mrd::broker
+
+#endif  // MRD_DAEMON_BROKER_DOMAIN_SET_H_

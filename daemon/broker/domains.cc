@@ -1,0 +1,97 @@
+// Broker's part of protection domains: private ones, and the named ones that sessions join.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/broker/broker.h"
+#include "mrd/v1/status.h"
+
+namespace mrd::broker {
+namespace {
+
+constexpr size_t kMostJoined = 256;
+
+}  // namespace
+
+absl::StatusOr<SessionDomain> Broker::MakeDomain(const std::string& device) {
+  SessionDomain made;
+  for (const bool refresh : {false, true}) {
+    for (const DeviceRef& known : refresh ? devices_.Read() : devices_.Known()) {
+      if (known->name == device) made.device = known;
+    }
+    if (made.device) break;
+  }
+  if (!made.device) {
+    return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device ", device, " here"),
+                     {.advice = "ListDevices (mrctl devices) shows those there are"});
+  }
+  auto domain = fabric_.CreateDomain(device);
+  if (!domain.ok()) return domain.status();
+  made.domain = *std::move(domain);
+  return made;
+}
+
+absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const NamedDomainRef& named,
+                                                const std::string& device) {
+  {
+    MutexLock lock(session.mutex);
+    if (session.ending) return SessionUnknown();
+  }
+  DomainSet& domains = named ? named->domains : session.domains;
+  return domains.For(device, [this, &device] { return MakeDomain(device); });
+}
+
+absl::StatusOr<DomainView> Broker::OpenDomain(Session& session, const OpenDomainSpec& spec) {
+  auto domain = named_domains_.Open(session.identity, spec);
+  if (!domain.ok()) return domain.status();
+  const DomainView view{spec.name, (*domain)->owner, (*domain)->group, (*domain)->mode};
+  MutexLock lock(session.mutex);
+  if (session.ending) return SessionUnknown();
+  if (session.joined.size() >= kMostJoined && !session.joined.contains(spec.name)) {
+    return MakeError(v1::QUOTA_DOMAINS,
+                     absl::StrCat("the session is in ", kMostJoined, " domains already"),
+                     {.limit_name = "domains of the session",
+                      .limit = kMostJoined,
+                      .used = kMostJoined,
+                      .advice = "Close domains that are not needed"});
+  }
+  // Where it is a member of one that has this name it was given that one.
+  session.joined.emplace(spec.name, *std::move(domain));
+  return view;
+}
+
+void Broker::CloseDomain(const SessionRef& session, const std::string& name, Done done) {
+  NamedDomainRef domain;
+  std::shared_ptr<Work> work;
+  {
+    MutexLock lock(session->mutex);
+    const auto found = session->joined.find(name);
+    if (found != session->joined.end() && !session->ending) {
+      domain = std::move(found->second);
+      session->joined.erase(found);
+      work = std::make_shared<Work>(*this, session);
+    }
+  }
+  if (!domain) return done(DomainUnknown(name));
+  // Its end goes to the kernel.
+  registrar_.SubmitCleanup(session->owner(), [work = std::move(work), domain = std::move(domain),
+                                              done = std::move(done)]() mutable {
+    domain.reset();
+    done(absl::OkStatus());
+  });
+}
+
+absl::StatusOr<NamedDomainRef> Broker::JoinedDomain(Session& session, const std::string& name) {
+  if (name.empty()) return nullptr;
+  MutexLock lock(session.mutex);
+  const auto found = session.joined.find(name);
+  if (found == session.joined.end()) return DomainUnknown(name);
+  return found->second;
+}
+
+absl::Status DomainUnknown(const std::string& name) {
+  return MakeError(v1::DOMAIN_UNKNOWN,
+                   absl::StrCat("the session is in no domain ", name.substr(0, 64)),
+                   {.advice = "OpenDomain first; each session opens it for itself"});
+}
+
+}  // namespace mrd::broker
