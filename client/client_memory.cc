@@ -13,6 +13,7 @@
 #include "client/client.h"
 #include "client/local_error.h"
 #include "client/mapping_check.h"
+#include "client/populate.h"
 #include "client/shared_memory.h"
 #include "mrd/v1/status.h"
 

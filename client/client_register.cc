@@ -98,7 +98,8 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
         google::protobuf::util::TimeUtil::NanosecondsToDuration(options.ttl.count());
   }
 
-  absl::Status status = session_->rpc().Register(*request, response, session_->call_timeout());
+  const auto timeout = options.timeout.count() > 0 ? options.timeout : session_->call_timeout();
+  absl::Status status = session_->rpc().Register(*request, response, timeout, options.on_progress);
   if (ReasonOf(status) == v1::QUOTA_BUFFERS) {
     // The daemon remembers that it did not take one of them: passed again, it may.
     for (BufferState* buffer : buffers) buffer->Release().IgnoreError();

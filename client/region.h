@@ -12,6 +12,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "client/buffer.h"
+#include "mrd/v1/attach.pb.h"
 #include "mrd/v1/device.pb.h"
 #include "mrd/v1/registration.pb.h"
 
@@ -59,6 +61,13 @@ struct RegisterOptions {
   // they last as long as the session. Not negative; the operator's bounds may change it:
   // Region::ttl().
   std::chrono::nanoseconds ttl{0};
+  // For the whole call, retries included; after it the daemon stops and ends what it has pinned. 0:
+  // AttachOptions::call_timeout.
+  std::chrono::milliseconds timeout{0};
+  // Called on a thread of the library, about five times a second, while a call of at least 1 GiB
+  // over all its devices is under way. False: the call is cancelled, and returns CANCELLED with
+  // nothing registered. Not called any more when the call has returned.
+  std::function<bool(const v1::AttachEvent::Progress&)> on_progress = {};
   // Has the daemon close its descriptors of these buffers with the call, as Buffer::Release does.
   bool release_after = false;
 };

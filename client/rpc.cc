@@ -64,10 +64,12 @@ struct Rpc::Outcome {
   bool repeated;  // An earlier try may have had its effect.
 };
 
-Rpc::Rpc(const std::string& socket_path, std::string token, std::shared_ptr<SessionState> state)
+Rpc::Rpc(const std::string& socket_path, std::string token, std::shared_ptr<SessionState> state,
+         std::shared_ptr<ProgressCalls> progress)
     : socket_path_(socket_path),
       token_(std::move(token)),
       state_(std::move(state)),
+      progress_(std::move(progress)),
       stubs_(std::make_unique<Stubs>(MakeChannel(socket_path))) {}
 
 Rpc::~Rpc() = default;
@@ -120,9 +122,11 @@ Rpc::Outcome Rpc::Run(const char* name, Repeat repeat, Duration timeout, Try&& a
 }
 
 absl::Status Rpc::Register(const v1::RegisterRequest& request, v1::RegisterResponse* response,
-                           Duration timeout) {
+                           Duration timeout, const ProgressCalls::Callback& on_progress) {
   return Run("Register", Repeat::kYes, timeout,
              [&](grpc::ClientContext* context) {
+               const ProgressCalls::Watch watch(*progress_, request.request_id(), on_progress,
+                                                [context] { context->TryCancel(); });
                return stubs_->registration.Register(context, request, response);
              })
       .status;

@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "client/progress.h"
 #include "client/session_state.h"
 #include "mrd/v1/admin.pb.h"
 #include "mrd/v1/device.pb.h"
@@ -30,13 +31,16 @@ class Rpc final {
   using Duration = std::chrono::milliseconds;
 
   // Connects with the first call. `socket_path` is the daemon's gRPC socket, `token` the session's.
-  Rpc(const std::string& socket_path, std::string token, std::shared_ptr<SessionState> state);
+  Rpc(const std::string& socket_path, std::string token, std::shared_ptr<SessionState> state,
+      std::shared_ptr<ProgressCalls> progress);
   ~Rpc();
   Rpc(const Rpc&) = delete;
   Rpc& operator=(const Rpc&) = delete;
 
   // Repeats.
-  absl::Status Register(const v1::RegisterRequest&, v1::RegisterResponse*, Duration timeout);
+  // `on_progress`, which may be empty, hears of a long one, and can cancel it (CANCELLED).
+  absl::Status Register(const v1::RegisterRequest&, v1::RegisterResponse*, Duration timeout,
+                        const ProgressCalls::Callback& on_progress);
   absl::Status Deregister(const v1::DeregisterRequest&, Duration timeout);
   absl::Status ReleaseBuffers(const v1::ReleaseBuffersRequest&, Duration timeout);
   absl::Status RenewLeases(const v1::RenewLeasesRequest&, v1::RenewLeasesResponse*,
@@ -72,6 +76,7 @@ class Rpc final {
   const std::string socket_path_;
   const std::string token_;
   const std::shared_ptr<SessionState> state_;
+  const std::shared_ptr<ProgressCalls> progress_;
   const std::unique_ptr<Stubs> stubs_;
 };
 

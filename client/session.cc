@@ -68,12 +68,18 @@ absl::StatusOr<std::shared_ptr<Session>> Session::Attach(const std::string& sock
   if (absl::Status alone = CheckNotAfterFork(); !alone.ok()) return alone;
   parameters.path = AttachPath(socket_dir, parameters.admin);
   auto state = std::make_shared<SessionState>();
+  auto progress = std::make_shared<ProgressCalls>();
+  parameters.on_event = [progress,
+                         on_event = std::move(parameters.on_event)](const v1::AttachEvent& event) {
+    if (event.kind() == v1::AttachEvent::PROGRESS) progress->Report(event.progress());
+    if (on_event) on_event(event);
+  };
   auto connection = AttachConnection::Attach(std::move(parameters), state);
   if (!connection.ok()) return connection.status();
   if (absl::Status callable = CheckRpcSocket(socket_dir); !callable.ok()) return callable;
   user_of_grpc = getpid();  // From here on; a failed attempt does not hinder a child.
-  auto rpc =
-      std::make_unique<Rpc>(socket_dir + "/mrd.sock", (*connection)->welcome().token(), state);
+  auto rpc = std::make_unique<Rpc>(socket_dir + "/mrd.sock", (*connection)->welcome().token(),
+                                   state, std::move(progress));
   return std::shared_ptr<Session>(
       new Session(std::move(state), std::move(*connection), std::move(rpc), call_timeout, renew));
 }

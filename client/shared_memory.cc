@@ -18,6 +18,7 @@
 #include "client/available_memory.h"
 #include "client/huge_pages.h"
 #include "client/local_error.h"
+#include "client/populate.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::internal {
@@ -65,20 +66,6 @@ SharedMemory::SharedMemory(SharedMemory&& other) noexcept
 
 SharedMemory::~SharedMemory() {
   if (owned_) munmap(data_, size_);
-}
-
-int Populate(void* data, uint64_t size) {
-  // In steps, so that a signal or a debugger gets at the process between them.
-  constexpr uint64_t kStep = uint64_t{1} << 30;
-  for (uint64_t done = 0; done < size;) {
-    const uint64_t step = std::min(size - done, kStep);
-    if (madvise(static_cast<char*>(data) + done, step, MADV_POPULATE_WRITE) == 0) {
-      done += step;
-    } else if (errno != EINTR && errno != EAGAIN) {
-      return errno;
-    }
-  }
-  return 0;
 }
 
 uint64_t PageSizeOf(int fd) {

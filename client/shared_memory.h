@@ -48,10 +48,6 @@ absl::StatusOr<SharedMemory> CreateSharedMemory(uint64_t size, PageKind pages, c
 // Maps `size` bytes of `fd` from `offset` in the library's window.
 absl::StatusOr<SharedMemory> MapSharedMemory(UniqueFd fd, uint64_t offset, uint64_t size);
 
-// Makes every page of a shared mapping present, without changing what it holds. An errno where the
-// kernel cannot (EINVAL: not on this kernel or not for this kind of mapping).
-int Populate(void* data, uint64_t size);
-
 // What pages the object behind `fd` consists of: of hugetlbfs its huge pages, else base pages.
 uint64_t PageSizeOf(int fd);
 

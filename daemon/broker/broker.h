@@ -21,31 +21,13 @@
 #include "daemon/broker/limits.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/session.h"
+#include "daemon/broker/spec.h"
 #include "daemon/fabric/fabric.h"
 #include "daemon/memory/buffer.h"
 #include "daemon/memory/disposer.h"
 #include "daemon/mutex.h"
 
 namespace mrd::broker {
-
-struct RangeSpec {
-  uint64_t buffer_id;
-  uint64_t offset;
-  uint64_t length;
-  uint64_t addr;
-};
-
-struct RegisterSpec {
-  std::string request_id;    // Empty: none.
-  uint64_t fingerprint = 0;  // Of the parameters.
-  std::vector<RangeSpec> ranges;
-  std::vector<std::string> devices;  // Empty: the first active one.
-  bool all_devices = false;
-  fabric::AccessMask access = 0;
-  bool release_after = false;
-  std::chrono::nanoseconds ttl{0};  // Zero: as long as the session.
-  std::string domain;               // Empty: the session's private one.
-};
 
 // Called exactly once, from any thread. Where that is not the caller's own, a Work of the session
 // lives meanwhile: with the last one the daemon may end, and with it whoever is to be answered.

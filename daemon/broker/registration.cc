@@ -20,7 +20,6 @@ constexpr uint64_t kBasePage = 4096;
 constexpr uint64_t kSmallBytes = 1 << 20;
 constexpr size_t kSmallRegions = 512;
 constexpr size_t kCheckEvery = 64;  // Ranges.
-constexpr std::chrono::seconds kWaitForAddress{30};
 
 constexpr fabric::AccessMask kKnownAccess =
     Bit(v1::LOCAL_WRITE) | Bit(v1::REMOTE_WRITE) | Bit(v1::REMOTE_READ) | Bit(v1::REMOTE_ATOMIC) |
@@ -175,7 +174,8 @@ absl::Status Registration::FindBuffers(bool may_block) {
           unknown = range.buffer_id;
           break;
         }
-        if (!found->second.buffer) return OfRange(buffers_.size(), found->second.refusal);
+        if (!found->second.buffer)
+          return OfRange(spec_.ranges, buffers_.size(), found->second.refusal);
         buffers_.push_back(found->second.buffer);
         last_id = range.buffer_id;
       }
@@ -251,9 +251,18 @@ bool Registration::Small() const {
   return true;
 }
 
-bool Registration::Ending() {
+absl::Status Registration::GoOn() {
+  const bool wanted = !spec_.wanted || spec_.wanted();
   MutexLock lock(session_.mutex);
-  return session_.ending;
+  if (session_.ending) return SessionUnknown();
+  // A repeat of this call, of a client whose connection broke, may wait for the same answer.
+  if (wanted || (record_ && !record_->waiters.empty())) return absl::OkStatus();
+  return absl::CancelledError("the call was cancelled; nothing is registered");
+}
+
+void Registration::Report(Progress progress) {
+  progress.request_id = spec_.request_id;
+  session_.link->Send({.kind = v1::AttachEvent::PROGRESS, .progress = std::move(progress)});
 }
 
 void Registration::Run() {
@@ -277,12 +286,16 @@ absl::Status Registration::Make() {
   if (domains_.empty()) {
     if (auto made = MakeDomains(); !made.ok()) return made;
   }
-  const size_t count = spec_.ranges.size();
-  auto answer = std::make_shared<LeaseViews>(count);
-  leases_.reserve(count);
-  for (size_t i = 0; i < count; ++i) {
-    // Nobody waits for the answer of a session that is ending: pin no further.
-    if (i % kCheckEvery == 0 && Ending()) return SessionUnknown();
+  if (auto pinned = PinAll(); !pinned.ok()) return pinned;
+  auto answer = std::make_shared<LeaseViews>();
+  answer->reserve(leases_.size());
+  for (const auto& lease : leases_) answer->push_back(lease->view);
+  return Commit(std::move(answer));
+}
+
+absl::Status Registration::PinAll() {
+  leases_.reserve(spec_.ranges.size());
+  for (size_t i = 0; i < spec_.ranges.size(); ++i) {
     const RangeSpec& range = spec_.ranges[i];
     leases_.push_back(std::make_unique<Lease>());
     Lease& lease = *leases_.back();
@@ -299,15 +312,22 @@ absl::Status Registration::Make() {
             {}};
     if (named_) view.domain = named_->name;
     if (ttl_.count() > 0) view.remaining = ttl_;
-    view.keys.resize(domains_.size());
-    for (size_t d = 0; d < domains_.size(); ++d) {
-      if (auto pinned = Pin(range, *buffers_[i], domains_[d], lease, view.keys[d]); !pinned.ok()) {
-        return OfRange(i, pinned);
-      }
-    }
-    (*answer)[i] = view;
   }
-  return Commit(std::move(answer));
+  const auto help = [this] {
+    // Without help this thread does it all.
+    broker_.registrar()
+        .Submit(session_.owner(), 0, [self = shared_from_this()] { self->pinning_.Help(); })
+        .IgnoreError();
+  };
+  return pinning_.Run({.ranges = spec_.ranges,
+                       .buffers = buffers_,
+                       .domains = domains_,
+                       .leases = leases_,
+                       .access = spec_.access,
+                       .may_wait = may_wait_,
+                       .go_on = [this] { return GoOn(); },
+                       .report = [this](Progress progress) { Report(std::move(progress)); }},
+                      help);
 }
 
 absl::Status Registration::CheckHugetlb(const RangeSpec& range,
@@ -327,9 +347,10 @@ absl::Status Registration::CheckHugetlb(const RangeSpec& range,
   return absl::OkStatus();
 }
 
-absl::Status Registration::OfRange(size_t index, const absl::Status& refusal) const {
-  return WithPrefix(
-      absl::StrCat("range ", index, " (of buffer ", spec_.ranges[index].buffer_id, "): "), refusal);
+absl::Status OfRange(const std::vector<RangeSpec>& ranges, size_t index,
+                     const absl::Status& refusal) {
+  return WithPrefix(absl::StrCat("range ", index, " (of buffer ", ranges[index].buffer_id, "): "),
+                    refusal);
 }
 
 absl::Status Registration::CheckAndBook() {
@@ -342,7 +363,7 @@ absl::Status Registration::CheckAndBook() {
     if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
       checked = CheckHugetlb(range, *buffers_[i]);
     }
-    if (!checked.ok()) return OfRange(i, checked);
+    if (!checked.ok()) return OfRange(spec_.ranges, i, checked);
     const uint64_t each = PinnedBytes(range);
     const uint64_t bytes =
         each > UINT64_MAX / devices_.size() ? UINT64_MAX : each * devices_.size();
@@ -361,59 +382,16 @@ absl::Status Registration::CheckAndBook() {
 absl::Status Registration::CheckPresent() {
   absl::flat_hash_map<const memory::Buffer*, memory::Buffer::Seen> seen;
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
-    if (i % kCheckEvery == 0 && Ending()) return SessionUnknown();
+    if (i % kCheckEvery == 0) {
+      if (auto go_on = GoOn(); !go_on.ok()) return go_on;
+    }
     const RangeSpec& range = spec_.ranges[i];
     memory::Buffer& buffer = *buffers_[i];
     const auto present = buffer.CheckPresent(range.offset, range.length, &seen[&buffer],
-                                             [this] { return Ending(); });
-    if (absl::IsCancelled(present)) return SessionUnknown();
-    if (!present.ok()) return OfRange(i, present);
+                                             [this] { return !GoOn().ok(); });
+    if (absl::IsCancelled(present)) return GoOn();
+    if (!present.ok()) return OfRange(spec_.ranges, i, present);
   }
-  return absl::OkStatus();
-}
-
-absl::Status Registration::Pin(const RangeSpec& range, memory::Buffer& buffer,
-                               const SessionDomain& domain, Lease& lease, KeyView& key) {
-  fabric::RegionSpec spec{.iova = range.addr,
-                          .length = range.length,
-                          .access = spec_.access,
-                          .va = nullptr,
-                          .dma_buf_fd = -1,
-                          .dma_buf_offset = 0};
-  absl::StatusOr<std::unique_ptr<fabric::Region>> region;
-  std::shared_ptr<memory::Mapping> kept;
-  if (buffer.dma_buf()) {
-    spec.dma_buf_fd = buffer.fd();
-    spec.dma_buf_offset = range.offset;
-    region = domain.domain->Register(spec);
-  } else if (domain.device->any_address) {
-    const bool same = last_mapping_ && &buffer == last_buffer_ &&
-                      last_mapping_->Covers(range.offset, range.length);
-    if (!same) {
-      if (!buffer.IsMapped(range.offset, range.length)) mapped_.push_back(&buffer);
-      auto mapping = buffer.Map(range.offset, range.length);
-      if (!mapping.ok()) return mapping.status();
-      last_mapping_ = *std::move(mapping);
-      last_buffer_ = &buffer;
-    }
-    last_mapping_->Populate(range.offset, range.length);
-    if ((spec_.access & Bit(v1::ON_DEMAND)) != 0) kept = last_mapping_;
-    spec.va = last_mapping_->At(range.offset);
-    region = domain.domain->Register(spec);
-  } else {
-    const auto now = std::chrono::steady_clock::now();
-    const bool mapped = buffer.IsMappedAt(range.addr, range.offset, range.length);
-    auto mapping = buffer.MapAt(range.addr, range.offset, range.length,
-                                may_wait_ ? now + kWaitForAddress : now);
-    if (!mapping.ok()) return mapping.status();
-    if (!mapped) mapped_.push_back(&buffer);
-    (*mapping)->Populate(range.offset, range.length);
-    spec.va = (*mapping)->At(range.offset);
-    region = domain.domain->Register(spec);
-  }
-  if (!region.ok()) return region.status();
-  key = {domain.device, (*region)->lkey(), (*region)->rkey()};
-  lease.regions.push_back({domain.domain, std::move(kept), *std::move(region)});
   return absl::OkStatus();
 }
 
@@ -456,18 +434,19 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
 }
 
 void Registration::LetGo() {
-  last_mapping_ = nullptr;
   buffers_.clear();
   domains_.clear();
 }
 
 void Registration::RollBack() {
-  last_mapping_ = nullptr;
-  for (memory::Buffer* buffer : mapped_) buffer->Unmap();
+  pinning_.Unmap();
   std::vector<std::unique_ptr<Lease>> stuck;
   Amounts kept;
   absl::Status why;
   for (auto& lease : leases_) {
+    const auto missing = std::remove_if(lease->regions.begin(), lease->regions.end(),
+                                        [](const HeldRegion& held) { return !held.region; });
+    lease->regions.erase(missing, lease->regions.end());
     // Of a lease that was not finished only so many devices' bytes are its regions'.
     lease->bytes = lease->bytes / domains_.size() * lease->regions.size();
     if (EndRegions(*lease, &why)) continue;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/broker/broker.h"
+#include "daemon/broker/pinning.h"
 
 namespace mrd::broker {
 
@@ -45,7 +46,9 @@ class Registration : public std::enable_shared_from_this<Registration> {
   // Whether all of it takes a fraction of a millisecond: mapped, few, in domains that are there.
   bool Small() const;
 
-  bool Ending();
+  // An error where nobody waits for the answer any more.
+  absl::Status GoOn();
+  void Report(Progress progress);
   void Run();
   absl::Status Make();
   // All that can be checked at once; then all of it is booked.
@@ -53,11 +56,8 @@ class Registration : public std::enable_shared_from_this<Registration> {
   // Looks for the pages. After the booking: what a call makes its thread look at is bounded by what
   // its user may pin.
   absl::Status CheckPresent();
-  // A refusal of this range, which says so.
-  absl::Status OfRange(size_t index, const absl::Status& refusal) const;
   absl::Status CheckHugetlb(const RangeSpec& range, const memory::Buffer& buffer) const;
-  absl::Status Pin(const RangeSpec& range, memory::Buffer& buffer, const SessionDomain& domain,
-                   Lease& lease, KeyView& key);
+  absl::Status PinAll();
   absl::Status Commit(std::shared_ptr<const LeaseViews> answer);
   void RollBack();
   // Before the call is answered: whoever has the answer finds nothing of it under way.
@@ -78,12 +78,9 @@ class Registration : public std::enable_shared_from_this<Registration> {
   std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
   std::vector<std::string> devices_;
   absl::InlinedVector<SessionDomain, 1> domains_;  // One a device.
-  std::vector<memory::Buffer*> mapped_;            // By this call: a refused one leaves no mapping.
-  // Of the range before: mostly the same buffer's.
-  std::shared_ptr<memory::Mapping> last_mapping_;
-  const memory::Buffer* last_buffer_ = nullptr;
-  std::vector<std::unique_ptr<Lease>> leases_;  // Pinned so far.
-  std::vector<uint64_t> bytes_;                 // To be booked, one a range and device.
+  std::vector<std::unique_ptr<Lease>> leases_;     // One a range, as far as they are pinned.
+  Pinning pinning_;
+  std::vector<uint64_t> bytes_;  // To be booked, one a range and device.
   Amounts booked_;
 };
 

@@ -17,6 +17,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "daemon/broker/domain_set.h"
+#include "daemon/broker/event.h"
 #include "daemon/broker/expiry.h"
 #include "daemon/broker/identity.h"
 #include "daemon/broker/lease.h"
@@ -25,32 +26,10 @@
 #include "daemon/broker/request_log.h"
 #include "daemon/memory/buffer.h"
 #include "daemon/mutex.h"
-#include "mrd/v1/attach.pb.h"
 
 namespace mrd::broker {
 
 struct Endpoint;
-
-// Something that a session should know and did not ask for.
-struct Event {
-  v1::AttachEvent::EventKind kind;
-  v1::AttachEvent::Cause cause = v1::AttachEvent::CAUSE_UNSPECIFIED;
-  std::vector<uint64_t> lease_ids = {};
-  std::vector<uint64_t> endpoint_ids = {};
-  std::string message = {};
-};
-
-// The session's connection, as the broker sees it. Thread-safe; outlives the session (shared).
-class Link {
- public:
-  virtual ~Link() = default;
-  // Takes in what the client has sent and nobody has read yet.
-  virtual void Drain() = 0;
-  // Never blocks: a client that reads too slowly loses it, and sees a gap in the sequence.
-  virtual void Send(const Event& event) = 0;
-  // The session is over for a reason of the daemon's.
-  virtual void HangUp() = 0;
-};
 
 // One buffer of a uid's, booked for as long as this lives.
 class BookedBuffer {

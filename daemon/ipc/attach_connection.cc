@@ -38,6 +38,15 @@ bool IsPrintable(const std::string& text) {
   return true;
 }
 
+void ToProto(const broker::Progress& progress, v1::AttachEvent::Progress* message) {
+  message->set_request_id(progress.request_id);
+  message->set_bytes_total(progress.bytes_total);
+  message->set_bytes_mapped(progress.bytes_mapped);
+  message->set_bytes_pinned(progress.bytes_pinned);
+  message->set_ranges_total(progress.ranges_total);
+  message->set_ranges_pinned(progress.ranges_pinned);
+}
+
 }  // namespace
 
 AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
@@ -297,7 +306,9 @@ void AttachConnection::Send(const broker::Event& event) {
     if (part == 0) {
       message->mutable_endpoint_ids()->Add(event.endpoint_ids.begin(), event.endpoint_ids.end());
     }
+    message->set_device(event.device);
     message->set_message(event.message.substr(0, kMostMessageBytes));
+    if (event.progress) ToProto(*event.progress, message->mutable_progress());
     sent &= SendLocked(packet);
   }
   if (sent || lost_) return;

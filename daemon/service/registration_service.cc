@@ -14,8 +14,9 @@ class RegistrationService : public Service {
 
   void Start(grpc::ServerCompletionQueue* queue) override {
     using Generated = v1::Registration::AsyncService;
-    Take(queue, generated_, &Generated::RequestRegister, Admission::kSession,
-         [this](auto* call) { Register(call); });
+    Take(
+        queue, generated_, &Generated::RequestRegister, Admission::kSession,
+        [this](auto* call) { Register(call); }, /*watch_cancel=*/true);
     Take(queue, generated_, &Generated::RequestDeregister, Admission::kSession,
          [this](auto* call) { Deregister(call); });
     Take(queue, generated_, &Generated::RequestReleaseBuffers, Admission::kSession,
@@ -30,6 +31,7 @@ class RegistrationService : public Service {
   void Register(Call<v1::RegisterRequest, v1::RegisterResponse>* call) {
     auto spec = FromProto(call->request());
     if (!spec.ok()) return call->Finish(spec.status());
+    spec->wanted = [call] { return !call->cancelled(); };
     broker().Register(call->session(), *std::move(spec), [call](broker::RegisterResult result) {
       if (!result.ok()) return call->Finish(result.status());
       auto* leases = call->response().mutable_leases();

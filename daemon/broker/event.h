@@ -1,0 +1,49 @@
+// What the daemon tells a session, and the connection over which it does.
+#ifndef MRD_DAEMON_BROKER_EVENT_H_
+#define MRD_DAEMON_BROKER_EVENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mrd/v1/attach.pb.h"
+
+namespace mrd::broker {
+
+// How far a long registration has come, over all its devices: a range on two of them is two.
+struct Progress {
+  std::string request_id = {};
+  uint64_t bytes_total = 0;
+  uint64_t ranges_total = 0;
+  uint64_t bytes_mapped = 0;  // By the daemon, on the way to being pinned.
+  uint64_t bytes_pinned = 0;
+  uint64_t ranges_pinned = 0;
+};
+
+// Something that a session should know and did not ask for.
+struct Event {
+  v1::AttachEvent::EventKind kind;
+  v1::AttachEvent::Cause cause = v1::AttachEvent::CAUSE_UNSPECIFIED;
+  std::vector<uint64_t> lease_ids = {};
+  std::vector<uint64_t> endpoint_ids = {};
+  std::string device = {};
+  std::string message = {};
+  std::optional<Progress> progress = {};
+};
+
+// The session's connection, as the broker sees it. Thread-safe; outlives the session (shared).
+class Link {
+ public:
+  virtual ~Link() = default;
+  // Takes in what the client has sent and nobody has read yet.
+  virtual void Drain() = 0;
+  // Never blocks: a client that reads too slowly loses it, and sees a gap in the sequence.
+  virtual void Send(const Event& event) = 0;
+  // The session is over for a reason of the daemon's.
+  virtual void HangUp() = 0;
+};
+
+}  // namespace mrd::broker
+
+#endif  // MRD_DAEMON_BROKER_EVENT_H_
