@@ -1,4 +1,5 @@
-// How much each uid and each session may have where no policy says otherwise. README tables them.
+// How much each uid and each session may have where no policy says otherwise: the built-in
+// defaults. README tables them.
 #ifndef MRD_DAEMON_BROKER_LIMITS_H_
 #define MRD_DAEMON_BROKER_LIMITS_H_
 
@@ -31,6 +32,8 @@ struct Limits {
 
   // Buffers that can shrink under the device are taken.
   bool unsealed = false;
+
+  bool operator==(const Limits&) const = default;
 };
 
 // The same with pinned_bytes filled in.

@@ -180,7 +180,16 @@ absl::Status Registration::FindDevices(bool may_block) {
   devices_ = spec_.devices;
   if (!devices_.empty()) return absl::OkStatus();
   const auto catalog = may_block ? broker_.devices().Read() : broker_.devices().Known();
+  const auto terms = session_.terms();
+  DeviceRef fallback;
+  DeviceRef refused;
   for (const DeviceRef& device : catalog) {
+    // Those that the policy allows: a call that names none is not to fail by the others.
+    if (!terms->Allows(device->name)) {
+      refused = device;
+      continue;
+    }
+    if (!fallback) fallback = device;
     if (spec_.all_devices || device->active) devices_.push_back(device->name);
     if (!spec_.all_devices && !devices_.empty()) break;
   }
@@ -189,8 +198,9 @@ absl::Status Registration::FindDevices(bool may_block) {
     broker_.devices().Renew();
     if (devices_.empty()) return absl::OkStatus();
   }
-  if (devices_.empty() && !catalog.empty()) devices_.push_back(catalog.front()->name);
+  if (devices_.empty() && fallback) devices_.push_back(fallback->name);
   if (!devices_.empty()) return absl::OkStatus();
+  if (refused) return terms->CheckDevice(refused->name);
   return MakeError(v1::DEVICE_UNKNOWN, "the daemon has no device",
                    {.advice = "ListDevices (mrctl devices) shows those there are"});
 }
@@ -314,12 +324,14 @@ absl::Status Registration::OfRange(size_t index, const absl::Status& refusal) co
 }
 
 absl::Status Registration::CheckAndBook() {
+  const auto terms = session_.terms();
+  if (auto allowed = terms->CheckRegistration(devices_, spec_.access); !allowed.ok())
+    return allowed;
   Amounts wanted;
   bytes_.reserve(spec_.ranges.size());
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
     const RangeSpec& range = spec_.ranges[i];
-    auto checked =
-        buffers_[i]->Check(range.offset, range.length, range.addr, broker_.limits().unsealed);
+    auto checked = buffers_[i]->Check(range.offset, range.length, range.addr, terms->unsealed);
     if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
       checked = CheckHugetlb(range, *buffers_[i]);
     }
@@ -331,8 +343,7 @@ absl::Status Registration::CheckAndBook() {
     wanted.bytes = bytes > UINT64_MAX - wanted.bytes ? UINT64_MAX : wanted.bytes + bytes;
     wanted.regions += devices_.size();
   }
-  if (auto booked = broker_.books().Book(session_.identity.uid, wanted); !booked.ok())
-    return booked;
+  if (auto booked = broker_.books().Book(*session_.holder, wanted); !booked.ok()) return booked;
   booked_ = wanted;
   MutexLock lock(session_.mutex);
   session_.held += wanted;
@@ -463,7 +474,7 @@ void Registration::RollBack() {
   }
   leases_.clear();
   booked_ -= kept;
-  broker_.books().Release(session_.identity.uid, booked_);
+  broker_.books().Release(*session_.holder, booked_);
   {
     MutexLock lock(session_.mutex);
     session_.held -= booked_;
