@@ -64,13 +64,14 @@ bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
     if (!session.ending) {
       orderly = id != 0 && !session.buffers.contains(id) && held < most + kRefusalsRemembered;
       if (orderly && held >= most) {
+        // The same text each time: the session keeps one for all of them.
         slot.refusal = MakeError(
             v1::QUOTA_BUFFERS,
-            absl::StrCat("the session holds ", held, " buffers, and its limit is ", most,
-                         "; this one was not taken"),
+            absl::StrCat("the session has reached its limit of ", most,
+                         " buffers; this one was not taken"),
             {.limit_name = "buffers of the session",
              .limit = most,
-             .used = held,
+             .used = most,
              .advice = "Release buffers (release_after does it at once), then pass it again"});
       }
       if (orderly) {

@@ -157,8 +157,8 @@ TEST(Books, AgreeWithWhatIsHeldWhilePoliciesComeAndGo) {
     threads.emplace_back([&, i] {
       std::mt19937 random(i);
       for (int round = 0; round < 200; ++round) {
-        const HolderRef holder =
-            books.Join({.uid = random() % 2, .cgroup = random() % 2 == 0 ? "/k/a" : "/k/b"});
+        const HolderRef holder = books.Join(
+            {.uid = uint32_t(random() % 2), .cgroup = random() % 2 == 0 ? "/k/a" : "/k/b"});
         uint64_t held = 0;
         for (int n = 0; n < 20; ++n) {
           const Amounts some{.regions = 1 + random() % 3};

@@ -16,16 +16,37 @@ using google::protobuf::TextFormat;
 
 constexpr int kDeepest = 16;  // Messages within messages.
 
+// Of names that it does not know the parser tells the place of what follows. Where the name stands
+// before that in the same line, this is its own column; else `column` again. All count from 0.
+int ColumnOfName(std::string_view text, int line, int column, std::string_view message) {
+  for (const std::string_view before : {"no field named \"", "enumeration value of \""}) {
+    const size_t found = message.find(before);
+    if (found == message.npos) continue;
+    std::string_view name = message.substr(found + before.size());
+    name = name.substr(0, name.find('"'));
+    for (; line > 0; --line) text.remove_prefix(text.find('\n') + 1);
+    text = text.substr(0, text.find('\n'));
+    // A tab is several columns.
+    if (name.empty() || text.find('\t') != text.npos || size_t(column) < name.size()) break;
+    const size_t at = text.rfind(name, column - name.size());
+    if (at != text.npos) return static_cast<int>(at);
+  }
+  return column;
+}
+
 class Collector : public google::protobuf::io::ErrorCollector {
  public:
-  explicit Collector(std::vector<Problem>* problems) : problems_(problems) {}
+  Collector(std::string_view text, std::vector<Problem>* problems)
+      : text_(text), problems_(problems) {}
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
     // The parser quotes the text, which may be anything.
-    problems_->push_back({line + 1, column + 1, Printable(message)});
+    problems_->push_back(
+        {line + 1, ColumnOfName(text_, line, column, message) + 1, Printable(message)});
   }
 
  private:
+  const std::string_view text_;
   std::vector<Problem>* const problems_;
 };
 
@@ -51,7 +72,7 @@ Parsed Parse(std::string_view text) {
     parsed.problems.push_back(At(text, bad, "this byte is not UTF-8"));
     return parsed;
   }
-  Collector collector(&parsed.problems);
+  Collector collector(text, &parsed.problems);
   TextFormat::ParseInfoTree places;
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
