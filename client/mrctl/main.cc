@@ -19,9 +19,10 @@ constexpr char kFooter[] =
     "The daemon's sockets are looked for in --socket-dir, else $MRD_SOCKET_DIR,\n"
     "else /run/mrd.\n"
     "\n"
-    "Exit status: 0 done; 1 refused, by the daemon or the kernel, or the output\n"
-    "could not be written; 2 wrong usage; 3 the daemon cannot be reached (it does\n"
-    "not run or not answer, or its socket is not for this user), or went away.";
+    "Exit status: 0 done; 1 refused, by the daemon or the kernel, or a policy has\n"
+    "errors, or the output could not be written; 2 wrong usage; 3 the daemon cannot\n"
+    "be reached (it does not run or not answer, or its socket is not for this user),\n"
+    "or went away.";
 
 absl::StatusOr<mrd::Pages> ParsePages(std::string_view text) {
   if (text == "4k" || text == "4K") return mrd::Pages::kBase4K;

@@ -40,6 +40,7 @@ std::string Ttl(const mrd::v1::RuleTtl& ttl) {
 }
 
 std::string Access(const AppliedPolicy& applied) {
+  if (applied.access_size() == mrd::v1::AccessFlag_MAX) return "all";
   std::vector<mrd::v1::AccessFlag> flags;
   for (const int flag : applied.access()) flags.push_back(mrd::v1::AccessFlag(flag));
   return FormatAccess(flags);

@@ -41,8 +41,9 @@ class Collector : public google::protobuf::io::ErrorCollector {
   void AddError(int line, google::protobuf::io::ColumnNumber column,
                 const std::string& message) override {
     // The parser quotes the text, which may be anything.
-    problems_->push_back(
-        {line + 1, ColumnOfName(text_, line, column, message) + 1, Printable(message)});
+    const bool negative = message == "Expected integer, got: -";
+    problems_->push_back({line + 1, ColumnOfName(text_, line, column, message) + 1,
+                          Printable(message) + (negative ? "; no number here is negative" : "")});
   }
 
  private:
