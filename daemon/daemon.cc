@@ -24,6 +24,7 @@
 #include "daemon/ipc/rpc_acceptor.h"
 #include "daemon/ipc/socket_dir.h"
 #include "daemon/library_logs.h"
+#include "daemon/policy_file.h"
 #include "daemon/service/server.h"
 #include "mrd/v1/version.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -51,8 +52,8 @@ void RaiseDescriptorLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// A uid's sessions and connections, which are two descriptors each, and its buffers have at most
-// half of all, its endpoints a 16th.
+// What `limits` come to with so many descriptors: a uid's sessions and connections, which are two
+// each, and its buffers have at most half of all, its endpoints a 16th.
 broker::Limits FitDescriptors(broker::Limits limits) {
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) < 0) return limits;
@@ -98,7 +99,7 @@ struct Front {
                 .peer_pidfd = peer_pidfd,
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
-        rpc(loop, broker.books(), broker.disposer(), std::move(sockets.rpc),
+        rpc(loop, broker.books(), broker.disposer(), peer_pidfd, std::move(sockets.rpc),
             {[&server](UniqueFd connection, uid_t uid, auto on_abuse) {
                server.Serve(std::move(connection), uid, std::move(on_abuse));
              },
@@ -117,11 +118,14 @@ service::ServerOptions ServerOptionsOf(const Options& options) {
 
 class Daemon {
  public:
-  Daemon(const Options& options, fabric::Fabric& fabric, ipc::SocketDir& sockets, sd_event* loop)
+  Daemon(const Options& options, v1::Policy policy, fabric::Fabric& fabric, ipc::SocketDir& sockets,
+         sd_event* loop)
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads),
         lease_timer_(loop, broker_),
+        policy_(broker_.books(), options.config, std::move(policy), broker_.limits(),
+                FitDescriptors(policy::Policy::Unbounded())),
         server_(service::Server::Start(broker_, ServerOptionsOf(options))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(ipc::OrDie(
@@ -131,6 +135,7 @@ class Daemon {
 
   // A first signal ends in order, a second one at once.
   void OnSignal(int signal) {
+    if (signal == SIGHUP) return policy_.Reload().IgnoreError();  // It has been logged.
     if (broker_.draining()) {
       spdlog::error("{} again: ending at once; the kernel frees what is left", strsignal(signal));
       _exit(1);
@@ -162,6 +167,7 @@ class Daemon {
   const UniqueFd drained_;
   broker::Broker broker_;
   ipc::LeaseTimer lease_timer_;
+  PolicyFile policy_;
   const std::unique_ptr<service::Server> server_;
   Front front_;
   ipc::EventSource on_drained_;
@@ -175,7 +181,7 @@ int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
 
 // False: they are blocked, so that a signal without a source would do nothing.
 bool TakeSignals(sd_event* loop, Daemon* daemon) {
-  for (const int signal : {SIGTERM, SIGINT}) {
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
     const int result = sd_event_add_signal(loop, nullptr, signal, OnSignal, daemon);
     if (result >= 0) continue;
     spdlog::error("cannot take the signal {}: {}", strsignal(signal), strerror(-result));
@@ -197,9 +203,12 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
   sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGHUP);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
+  auto policy = ReadPolicy(options.config);
+  if (!policy.ok()) return 1;
   auto fabric = MakeFabric(options.fabric, verbs);
   if (!fabric.ok()) {
     spdlog::error("{}", std::string(fabric.status().message()));
@@ -217,7 +226,7 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
     return 1;
   }
   {
-    Daemon daemon(options, **fabric, *sockets, loop);
+    Daemon daemon(options, *std::move(policy), **fabric, *sockets, loop);
     if (!TakeSignals(loop, &daemon)) {
       daemon.Shutdown();
       return 1;

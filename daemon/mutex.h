@@ -6,6 +6,8 @@
 //   attach socket   one packet of one attach connection: received and recorded in one step (ipc)
 //   Broker          the table of sessions
 //   Session         all that one session holds
+//   PolicyFile, and the setting of a policy (books.h): held while the operator's file is read and
+//                   each session's rule is found; no call waits for them
 //   Books, MappingCache, AddressWindow, Mapping, Registrar, DeviceCatalog, Disposer, EventLoop,
 //   Workers, Endpoints, Answers, SparseWarnings, the table of guarded connections, an attach
 //   connection's lock for sending, and each fabric's own: leaves

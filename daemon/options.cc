@@ -59,12 +59,18 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
       ->type_name("verbs|soft")
       ->capture_default_str()
       ->check(cli::OneOf({"verbs", "soft"}));
+  app.add_option("--config", options->config,
+                 "The policy: who may have how much. Default:\n/etc/mrd/mrd.textproto, which may "
+                 "be missing")
+      ->type_name("FILE")
+      ->check(cli::File());
   app.add_option("--log-level", level, "Least severe messages that are logged")
       ->type_name("debug|info|warning|error")
       ->capture_default_str()
       ->check(cli::OneOf({"debug", "info", "warning", "error"}));
   app.footer(
-      "SIGTERM and SIGINT end every session in order, then the daemon.\n"
+      "SIGTERM and SIGINT end every session in order, then the daemon. SIGHUP reads\n"
+      "the policy anew.\n"
       "Exit status: 0 ended by a signal; 1 could not start, or ended at once by a\n"
       "second signal; 2 usage.");
   try {

@@ -14,6 +14,7 @@ namespace mrd {
 struct Options {
   ipc::SocketOptions sockets;
   std::string fabric = "verbs";
+  std::string config;  // The policy; empty: the default file, which may be missing.
   spdlog::level::level_enum log_level = spdlog::level::info;
 
   // Not on the command line: what tests set.

@@ -39,14 +39,19 @@ void Prepare(CLI::App& app, const std::string& name) {
 }
 
 std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
-  const auto commands = app.get_subcommands();
-  const CLI::App& at = commands.empty() ? app : *commands.back();
-  const std::string name = &at == &app ? app.get_name() : app.get_name() + " " + at.get_name();
+  // Commands have commands of their own.
+  const CLI::App* command = &app;
+  std::string name = app.get_name();
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().back();
+    name += " " + command->get_name();
+  }
+  const CLI::App& at = *command;
   const std::string takes = "; " + name + " takes " + Taken(at, app);
   // Before what CLI11 found: a wrong command is to it a missing one.
   const auto unknown = app.remaining(/*recurse=*/true);
   if (!unknown.empty()) return "unknown argument \"" + unknown.front() + "\"" + takes;
-  if (!app.get_subcommands(nullptr).empty() && commands.empty()) return "no command given" + takes;
+  if (!at.get_subcommands(nullptr).empty()) return "no command given" + takes;
   for (const CLI::Option* option : at.get_options()) {
     if (error.get_name() != "ArgumentMismatch" || option->count() < 2 ||
         option->get_multi_option_policy() != CLI::MultiOptionPolicy::Throw) {
@@ -82,6 +87,11 @@ CLI::Validator Directory() {
   return CLI::Validator(
       [](const std::string& text) { return text.empty() ? Expected("a directory", text) : ""; },
       "");
+}
+
+CLI::Validator File() {
+  return CLI::Validator(
+      [](const std::string& text) { return text.empty() ? Expected("a file", text) : ""; }, "");
 }
 
 }  // namespace mrd::cli

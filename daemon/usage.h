@@ -24,6 +24,7 @@ CLI::Validator OneOf(std::vector<std::string> words);
 
 // Takes a path.
 CLI::Validator Directory();
+CLI::Validator File();
 
 }  // namespace mrd::cli
 

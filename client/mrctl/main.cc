@@ -4,8 +4,10 @@
 
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "client/mrctl/command.h"
+#include "client/mrctl/policy.h"
 #include "client/mrctl/register.h"
 #include "client/mrctl/units.h"
 #include "daemon/usage.h"
@@ -17,9 +19,10 @@ constexpr char kFooter[] =
     "The daemon's sockets are looked for in --socket-dir, else $MRD_SOCKET_DIR,\n"
     "else /run/mrd.\n"
     "\n"
-    "Exit status: 0 done; 1 refused, by the daemon or the kernel, or the output\n"
-    "could not be written; 2 wrong usage; 3 the daemon cannot be reached (it does\n"
-    "not run or not answer, or its socket is not for this user), or went away.";
+    "Exit status: 0 done; 1 refused, by the daemon or the kernel, or a policy has\n"
+    "errors, or the output could not be written; 2 wrong usage; 3 the daemon cannot\n"
+    "be reached (it does not run or not answer, or its socket is not for this user),\n"
+    "or went away.";
 
 absl::StatusOr<mrd::Pages> ParsePages(std::string_view text) {
   if (text == "4k" || text == "4K") return mrd::Pages::kBase4K;
@@ -34,6 +37,10 @@ absl::StatusOr<uint64_t> ParseCount(std::string_view text) {
 
 absl::StatusOr<uint64_t> ParseSessionId(std::string_view text) {
   return mrctl::ParseNumber(text, 1, UINT64_MAX);
+}
+
+absl::StatusOr<uint64_t> ParseId(std::string_view text) {
+  return mrctl::ParseNumber(text, 0, UINT32_MAX);
 }
 
 // A CLI11 check by one of the parsers, which keeps what it parsed.
@@ -54,9 +61,63 @@ struct CommandLine {
   mrctl::GlobalOptions global;
   mrctl::RegisterCommand reg;
   uint64_t session_id = 0;
+  mrctl::ExplainCommand explain;
+  std::string policy_file;
   // CLI11's own conversions have texts for programmers: all values come as they were written.
-  std::string size_text, access_text, pages_text, count_text, listen_text, for_text, session_text;
+  std::string size_text, access_text, pages_text, count_text, listen_text, for_text, session_text,
+      uid_text;
+  std::vector<std::string> gid_texts;
 };
+
+// A cgroup as /proc/PID/cgroup has it, after "0::".
+std::string CheckCgroup(const std::string& text) {
+  return text.empty() || text[0] != '/' ? mrd::cli::Expected("a path such as /user.slice", text)
+                                        : "";
+}
+
+struct PolicyCommands {
+  CLI::App* check;
+  CLI::App* explain;
+};
+
+PolicyCommands AddPolicy(CLI::App& app, CommandLine& line) {
+  CLI::App* policy = app.add_subcommand("policy", "Look at a policy file, without a daemon");
+  CLI::App* check =
+      policy->add_subcommand("check", "Find what is wrong with one, by line and\ncolumn");
+  check->add_option("FILE", line.policy_file, "Such as /etc/mrd/mrd.textproto")
+      ->required()
+      ->type_name("")
+      ->check(mrd::cli::File());
+  CLI::App* explain =
+      policy->add_subcommand("explain", "Which rule and which limits apply to a client");
+  explain->add_option("--uid", line.uid_text, "Its user")
+      ->required()
+      ->type_name("UID")
+      ->check(Parsed(ParseId, &line.explain.uid));
+  explain->add_option("--gid", line.gid_texts, "One of its groups; may be given again")
+      ->type_name("GID")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->check(CLI::Validator(
+          [&line](const std::string& text) {
+            const auto gid = ParseId(text);
+            if (!gid.ok()) return std::string(gid.status().message());
+            line.explain.gids.push_back(*gid);
+            return std::string();
+          },
+          ""));
+  explain->add_option("--cgroup", line.explain.cgroup, "Its cgroup (v2), as in /proc/PID/cgroup")
+      ->type_name("PATH")
+      ->check(CLI::Validator(CheckCgroup, ""));
+  explain
+      ->add_option("--config", line.explain.config,
+                   "The policy. Default: /etc/mrd/mrd.textproto,\nwhich may be missing")
+      ->type_name("FILE")
+      ->check(mrd::cli::File());
+  for (CLI::App* command : {policy, check, explain}) command->fallthrough();
+  policy->require_subcommand(1);
+  return {check, explain};
+}
 
 void AddRegister(CLI::App& app, CommandLine& line) {
   CLI::App* command =
@@ -133,6 +194,7 @@ int Run(int argc, char** argv) {
       ->type_name("ID")
       ->check(Parsed(ParseSessionId, &line.session_id));
   AddRegister(app, line);
+  const PolicyCommands policy = AddPolicy(app, line);
   CLI::App* version = app.add_subcommand("version", "Print the version");
 
   try {
@@ -151,6 +213,8 @@ int Run(int argc, char** argv) {
   if (sessions->parsed()) return mrctl::RunSessions(line.global);
   if (leases->parsed()) return mrctl::RunLeases(line.global, line.session_id);
   if (version->parsed()) return mrctl::RunVersion(line.global);
+  if (policy.check->parsed()) return mrctl::RunPolicyCheck(line.global, line.policy_file);
+  if (policy.explain->parsed()) return mrctl::RunPolicyExplain(line.global, line.explain);
   return mrctl::RunRegister(line.global, line.reg);
 }
 

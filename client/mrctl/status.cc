@@ -3,6 +3,7 @@
 #include <string>
 
 #include "client/mrctl/command.h"
+#include "client/mrctl/policy.h"
 #include "client/mrctl/table.h"
 #include "client/mrctl/units.h"
 
@@ -40,6 +41,7 @@ std::string TextOf(const GetStatusResponse& status) {
                QuotaValue(quota.name(), quota.limit()), full ? "nearly full" : ""});
   }
   if (!table.empty()) text += "\n" + table.Text();
+  if (status.has_policy()) text += "\n" + PolicyText(status.policy(), /*limits=*/false);
   return text;
 }
 

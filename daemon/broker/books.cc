@@ -1,9 +1,7 @@
 #include "daemon/broker/books.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "mrd/v1/status.h"
@@ -35,23 +33,19 @@ constexpr Account kAccounts[] = {
      "Release buffers (release_after does it at once), or ask the operator for a higher limit"},
 };
 
-std::string NameOf(const Account& account, uint32_t uid) {
-  return absl::StrCat(account.name, " of uid ", uid);
+// What an amount of an account is called: "pinned bytes of uid 1000".
+std::string NameOf(const Account& account, const std::string& of) {
+  return absl::StrCat(account.name, " of ", of);
+}
+
+// Of sessions and what they hold; what a connection is for is told by its calls only.
+bool MayBeDenied(const Amounts& amounts) {
+  Amounts others = amounts;
+  others.connections = 0;
+  return others != Amounts{};
 }
 
 }  // namespace
-
-Limits WithDefaults(Limits limits) {
-  if (limits.pinned_bytes == 0) {
-    limits.pinned_bytes = uint64_t(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE) / 2;
-  }
-  return limits;
-}
-
-std::chrono::nanoseconds ClampTtl(std::chrono::nanoseconds asked, const Limits& limits) {
-  if (asked.count() == 0) return asked;
-  return std::clamp(asked, limits.ttl_min, limits.ttl_max);
-}
 
 Amounts& Amounts::operator+=(const Amounts& other) {
   for (const Account& account : kAccounts) this->*account.amount += other.*account.amount;
@@ -63,40 +57,117 @@ Amounts& Amounts::operator-=(const Amounts& other) {
   return *this;
 }
 
-absl::Status Books::Book(uint32_t uid, const Amounts& amounts) {
+Holder::~Holder() {
+  MutexLock lock(books_.mutex_);
+  books_.holders_.erase(this);
+}
+
+policy::TermsRef Holder::terms() const {
+  MutexLock lock(books_.mutex_);
+  return match_.terms;
+}
+
+std::string Holder::account() const {
+  MutexLock lock(books_.mutex_);
+  return match_.account;
+}
+
+Books::Books(const Limits& limits) : policy_(std::make_shared<const policy::Policy>(limits)) {}
+
+void Books::AddLocked(const std::string& account, const Amounts& amounts) {
+  if (amounts != Amounts{}) by_account_[account] += amounts;
+}
+
+void Books::RemoveLocked(const std::string& account, const Amounts& amounts) {
+  const auto entry = by_account_.find(account);
+  if (entry == by_account_.end()) return;  // Nothing was booked.
+  entry->second -= amounts;
+  if (entry->second == Amounts{}) by_account_.erase(entry);
+}
+
+HolderRef Books::Join(policy::Subject subject) {
+  HolderRef holder(new Holder(*this, std::move(subject)));
+  for (policy::PolicyRef current = policy();;) {
+    policy::Match match = current->Find(holder->subject_);
+    MutexLock lock(mutex_);
+    // Else SetPolicy has not seen this holder, and will not.
+    if (policy_ == current) {
+      holder->match_ = std::move(match);
+      holders_.insert(holder.get());
+      return holder;
+    }
+    current = policy_;
+  }
+}
+
+absl::Status Books::Book(Holder& holder, const Amounts& amounts) {
   MutexLock lock(mutex_);
-  const auto entry = by_uid_.find(uid);
-  const Amounts used = entry == by_uid_.end() ? Amounts{} : entry->second;
+  const policy::Terms& terms = *holder.match_.terms;
+  const std::string& of = holder.match_.account;
+  if (terms.deny && !holder.subject_.admin && MayBeDenied(amounts)) return terms.CheckNotDenied();
+  const auto entry = by_account_.find(of);
+  const Amounts used = entry == by_account_.end() ? Amounts{} : entry->second;
   for (const Account& account : kAccounts) {
     const uint64_t wanted = amounts.*account.amount;
-    const uint64_t limit = limits_.*account.limit;
+    const uint64_t limit = terms.limits.*account.limit;
     const uint64_t have = used.*account.amount;
     if (wanted == 0 || (have <= limit && wanted <= limit - have)) continue;
-    return MakeError(account.reason,
-                     absl::StrCat(wanted, " more would pass the limit of ", limit, " ",
-                                  NameOf(account, uid), ", of which ", have, " are in use"),
-                     {.limit_name = NameOf(account, uid),
-                      .limit = limit,
-                      .used = have,
-                      .advice = account.advice});
+    return MakeError(
+        account.reason,
+        absl::StrCat(wanted, " more would pass the limit of ", limit, " ", NameOf(account, of),
+                     ", of which ", have, " are in use (", terms.Source(), ")"),
+        {.limit_name = NameOf(account, of),
+         .limit = limit,
+         .used = have,
+         .advice = account.advice});
   }
-  by_uid_[uid] += amounts;
+  AddLocked(of, amounts);
+  holder.booked_ += amounts;
   total_ += amounts;
   return absl::OkStatus();
 }
 
-void Books::Release(uint32_t uid, const Amounts& amounts) {
+void Books::Release(Holder& holder, const Amounts& amounts) {
   MutexLock lock(mutex_);
-  const auto entry = by_uid_.find(uid);
-  entry->second -= amounts;
-  if (entry->second == Amounts{}) by_uid_.erase(entry);
+  RemoveLocked(holder.match_.account, amounts);
+  holder.booked_ -= amounts;
   total_ -= amounts;
 }
 
-Amounts Books::Used(uint32_t uid) const {
+size_t Books::SetPolicy(policy::PolicyRef policy) {
+  MutexLock one_at_a_time(setting_);
+  std::vector<HolderRef>
+      holders;  // Declared before the lock: where one is the last, it ends after.
+  {
+    MutexLock lock(mutex_);
+    policy_ = policy;
+    for (Holder* holder : holders_) {
+      if (HolderRef held = holder->weak_from_this().lock()) holders.push_back(std::move(held));
+    }
+  }
+  size_t changed = 0;
+  for (const HolderRef& holder : holders) {
+    // Matching may take long with many rules: calls that book go on all the while.
+    policy::Match match = policy->Find(holder->subject_);
+    MutexLock lock(mutex_);
+    RemoveLocked(holder->match_.account, holder->booked_);
+    AddLocked(match.account, holder->booked_);
+    changed += holder->booked_.sessions > 0 && (holder->match_.account != match.account ||
+                                                !(*holder->match_.terms == *match.terms));
+    holder->match_ = std::move(match);
+  }
+  return changed;
+}
+
+policy::PolicyRef Books::policy() const {
   MutexLock lock(mutex_);
-  const auto entry = by_uid_.find(uid);
-  return entry == by_uid_.end() ? Amounts{} : entry->second;
+  return policy_;
+}
+
+Amounts Books::Used(const std::string& account) const {
+  MutexLock lock(mutex_);
+  const auto entry = by_account_.find(account);
+  return entry == by_account_.end() ? Amounts{} : entry->second;
 }
 
 Amounts Books::Total() const {
@@ -104,11 +175,15 @@ Amounts Books::Total() const {
   return total_;
 }
 
-std::vector<QuotaView> Books::Quotas(uint32_t uid) const {
-  const Amounts used = Used(uid);
+std::vector<QuotaView> Books::Quotas(const Holder& holder) const {
+  MutexLock lock(mutex_);
+  const std::string& of = holder.match_.account;
+  const auto entry = by_account_.find(of);
+  const Amounts used = entry == by_account_.end() ? Amounts{} : entry->second;
   std::vector<QuotaView> quotas;
   for (const Account& account : kAccounts) {
-    quotas.push_back({NameOf(account, uid), limits_.*account.limit, used.*account.amount});
+    quotas.push_back(
+        {NameOf(account, of), holder.match_.terms->limits.*account.limit, used.*account.amount});
   }
   return quotas;
 }

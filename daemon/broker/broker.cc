@@ -52,12 +52,14 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   const absl::Status drained = MakeError(v1::DRAINING, "the daemon is ending",
                                          {.advice = "Attach again when it has started anew"});
   if (draining()) return drained;
-  if (auto booked = books_.Book(identity.uid, {.sessions = 1}); !booked.ok()) return booked;
+  HolderRef holder = books_.Join(SubjectOf(identity));
+  if (auto booked = books_.Book(*holder, {.sessions = 1}); !booked.ok()) return booked;
   auto session = std::make_shared<Session>(next_session_id_.fetch_add(1), RandomBytes(kTokenBytes),
-                                           std::move(identity), std::move(name), std::move(link));
+                                           std::move(identity), std::move(holder), std::move(name),
+                                           std::move(link));
   MutexLock lock(mutex_);
   if (draining()) {  // Drain has taken its list already.
-    books_.Release(session->identity.uid, {.sessions = 1});
+    books_.Release(*session->holder, {.sessions = 1});
     return drained;
   }
   by_token_[session->token] = session;
@@ -91,6 +93,15 @@ std::vector<SessionView> Broker::Sessions(uint64_t after_id, size_t most) {
   return views;
 }
 
+policy::Subject SubjectOf(const Identity& identity) {
+  policy::Subject subject{.uid = identity.uid,
+                          .gids = {identity.gid},
+                          .cgroup = identity.cgroup,
+                          .admin = identity.admin};
+  subject.gids.insert(subject.gids.end(), identity.groups.begin(), identity.groups.end());
+  return subject;
+}
+
 size_t Broker::session_count() {
   MutexLock lock(mutex_);
   return by_id_.size();
@@ -106,7 +117,7 @@ void Broker::End(const SessionRef& session) {
 
 void Broker::Gone(const SessionRef& session) {
   session->link->HangUp();
-  books_.Release(session->identity.uid, {.sessions = 1});
+  books_.Release(*session->holder, {.sessions = 1});
   std::function<void()> drained;
   {
     MutexLock lock(mutex_);

@@ -126,6 +126,7 @@ class Broker {
   // The only one: what waits to be closed is counted whoever refused it.
   memory::Disposer& disposer() { return disposer_; }
   memory::Mappings& mappings() { return mappings_; }
+  // The built-in defaults, and what no policy changes: see Session::terms().
   const Limits& limits() const { return limits_; }
 
  private:

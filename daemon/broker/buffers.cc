@@ -33,22 +33,23 @@ absl::Status Release(Session& session, const std::vector<uint64_t>& ids) {
 
 }  // namespace
 
-absl::StatusOr<BookedBuffer> BookedBuffer::Make(Books& books, uid_t uid) {
-  if (auto booked = books.Book(uid, {.buffers = 1}); !booked.ok()) return booked;
+absl::StatusOr<BookedBuffer> BookedBuffer::Make(Books& books, HolderRef holder) {
+  if (auto booked = books.Book(*holder, {.buffers = 1}); !booked.ok()) return booked;
   BookedBuffer made;
   made.books_ = &books;
-  made.uid_ = uid;
+  made.holder_ = std::move(holder);
   return made;
 }
 
 BookedBuffer::~BookedBuffer() {
-  if (books_) books_->Release(uid_, {.buffers = 1});
+  if (books_) books_->Release(*holder_, {.buffers = 1});
 }
 
 bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
   const uid_t uid = session.identity.uid;
   BufferSlot slot;
-  auto booked = BookedBuffer::Make(books_, uid);
+  const size_t most = session.terms()->limits.buffers;
+  auto booked = BookedBuffer::Make(books_, session.holder);
   auto facts = memory::Inspect(fd.get());
   if (!facts.ok()) slot.refusal = facts.status();
   if (!booked.ok()) {
@@ -61,16 +62,16 @@ bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
     MutexLock lock(session.mutex);
     const size_t held = session.buffers.size();
     if (!session.ending) {
-      orderly =
-          id != 0 && !session.buffers.contains(id) && held < limits_.buffers + kRefusalsRemembered;
-      if (orderly && held >= limits_.buffers) {
+      orderly = id != 0 && !session.buffers.contains(id) && held < most + kRefusalsRemembered;
+      if (orderly && held >= most) {
+        // The same text each time: the session keeps one for all of them.
         slot.refusal = MakeError(
             v1::QUOTA_BUFFERS,
-            absl::StrCat("the session holds its limit of ", limits_.buffers,
+            absl::StrCat("the session has reached its limit of ", most,
                          " buffers; this one was not taken"),
             {.limit_name = "buffers of the session",
-             .limit = limits_.buffers,
-             .used = limits_.buffers,
+             .limit = most,
+             .used = most,
              .advice = "Release buffers (release_after does it at once), then pass it again"});
       }
       if (orderly) {

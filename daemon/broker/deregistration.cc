@@ -100,7 +100,7 @@ absl::Status Broker::EndLeases(const SessionRef& session,
     freed -= lease->booked();
     if (!ended) stuck.push_back(std::move(lease));
   }
-  books_.Release(session->identity.uid, freed);
+  books_.Release(*session->holder, freed);
   {
     MutexLock lock(session->mutex);
     session->held -= freed;

@@ -32,6 +32,8 @@ absl::StatusOr<SessionDomain> Broker::MakeDomain(const std::string& device) {
 
 absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const NamedDomainRef& named,
                                                 const std::string& device) {
+  // Endpoints too: which device a connection is on is known here first.
+  if (auto allowed = session.terms()->CheckDevice(device); !allowed.ok()) return allowed;
   {
     MutexLock lock(session.mutex);
     if (session.ending) return SessionUnknown();
@@ -41,6 +43,7 @@ absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const NamedDom
 }
 
 absl::StatusOr<DomainView> Broker::OpenDomain(Session& session, const OpenDomainSpec& spec) {
+  if (auto allowed = session.terms()->CheckNamedDomain(); !allowed.ok()) return allowed;
   auto domain = named_domains_.Open(session.identity, spec);
   if (!domain.ok()) return domain.status();
   const DomainView view{spec.name, (*domain)->owner, (*domain)->group, (*domain)->mode};

@@ -84,7 +84,7 @@ absl::StatusOr<Work> Endpoints::Book(const SessionRef& session) {
   auto work = Work::Begin(broker_, session);
   if (!work.ok()) return work;
   const Amounts one{.endpoints = 1};
-  if (auto booked = broker_.books().Book(session->identity.uid, one); !booked.ok()) return booked;
+  if (auto booked = broker_.books().Book(*session->holder, one); !booked.ok()) return booked;
   MutexLock lock(session->mutex);
   session->held += one;
   return work;
@@ -92,7 +92,7 @@ absl::StatusOr<Work> Endpoints::Book(const SessionRef& session) {
 
 void Endpoints::Unbook(const SessionRef& session) {
   const Amounts one{.endpoints = 1};
-  broker_.books().Release(session->identity.uid, one);
+  broker_.books().Release(*session->holder, one);
   MutexLock lock(session->mutex);
   session->held -= one;
 }
@@ -126,10 +126,15 @@ void Endpoints::Listen(const SessionRef& session, ListenWish wish, EndpointDone 
         endpoint->listener = *std::move(listener);
         endpoint->named = named;
         const EndpointView view = ViewOf(*endpoint);
-        if (Keep(work->session(), endpoint)) return (*shared_done)(view);
+        // One that listens on every device is on none: its connections are looked at one by one.
+        absl::Status refusal = absl::OkStatus();
+        if (!view.info.device.empty()) {
+          refusal = work->session()->terms()->CheckDevice(view.info.device);
+        }
+        if (refusal.ok() && Keep(work->session(), endpoint)) return (*shared_done)(view);
         endpoint.reset();
         Unbook(work->session());
-        (*shared_done)(SessionUnknown());
+        (*shared_done)(refusal.ok() ? SessionUnknown() : refusal);
       });
   if (taken.ok()) return;
   Unbook(session);

@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 namespace mrd::broker {
 
@@ -14,6 +15,8 @@ struct Identity {
   uid_t uid = 0;
   gid_t gid = 0;
   bool admin = false;
+  std::vector<gid_t> groups = {};  // Supplementary ones.
+  std::string cgroup = {};         // When it attached (cgroup v2); empty: not known.
   std::string comm;
   std::string death;  // How its end will be noticed: "pidfd", "pidfd of the client", "hang-up".
 };

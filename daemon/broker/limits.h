@@ -1,8 +1,8 @@
-// How much each uid and each session may have where no policy says otherwise. README tables them.
+// How much each uid and each session may have where no policy says otherwise: the built-in
+// defaults. README tables them.
 #ifndef MRD_DAEMON_BROKER_LIMITS_H_
 #define MRD_DAEMON_BROKER_LIMITS_H_
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,20 +27,14 @@ struct Limits {
   size_t ranges_per_call = 10000;
   size_t queued = 128;  // Registrations that wait for a thread.
 
-  // A lease that does not last as long as its session has a ttl within these.
-  std::chrono::nanoseconds ttl_min = std::chrono::seconds(1);
-  std::chrono::nanoseconds ttl_max = std::chrono::hours(24 * 365);
-
   // Of the daemon.
   size_t queued_in_all = 4096;
 
   // Buffers that can shrink under the device are taken.
   bool unsealed = false;
-};
 
-// What a lease gets that is asked for with this ttl, which is not negative; zero stays zero: as
-// long as the session.
-std::chrono::nanoseconds ClampTtl(std::chrono::nanoseconds asked, const Limits& limits);
+  bool operator==(const Limits&) const = default;
+};
 
 // The same with pinned_bytes filled in.
 Limits WithDefaults(Limits limits);

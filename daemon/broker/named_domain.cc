@@ -12,7 +12,10 @@ namespace {
 
 constexpr mode_t kDefaultMode = 0600;
 
-bool In(const Identity& who, gid_t group) { return who.gid == group; }
+bool In(const Identity& who, gid_t group) {
+  return who.gid == group ||
+         std::find(who.groups.begin(), who.groups.end(), group) != who.groups.end();
+}
 
 bool MayOpen(const Identity& who, const NamedDomain& domain) {
   if (who.uid == domain.owner) return (domain.mode & 0600) != 0;

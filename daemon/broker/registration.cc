@@ -198,7 +198,16 @@ absl::Status Registration::FindDevices(bool may_block) {
   devices_ = spec_.devices;
   if (!devices_.empty()) return absl::OkStatus();
   const auto catalog = may_block ? broker_.devices().Read() : broker_.devices().Known();
+  const auto terms = session_.terms();
+  DeviceRef fallback;
+  DeviceRef refused;
   for (const DeviceRef& device : catalog) {
+    // Those that the policy allows: a call that names none is not to fail by the others.
+    if (!terms->Allows(device->name)) {
+      refused = device;
+      continue;
+    }
+    if (!fallback) fallback = device;
     if (spec_.all_devices || device->active) devices_.push_back(device->name);
     if (!spec_.all_devices && !devices_.empty()) break;
   }
@@ -207,8 +216,9 @@ absl::Status Registration::FindDevices(bool may_block) {
     broker_.devices().Renew();
     if (devices_.empty()) return absl::OkStatus();
   }
-  if (devices_.empty() && !catalog.empty()) devices_.push_back(catalog.front()->name);
+  if (devices_.empty() && fallback) devices_.push_back(fallback->name);
   if (!devices_.empty()) return absl::OkStatus();
+  if (refused) return terms->CheckDevice(refused->name);
   return MakeError(v1::DEVICE_UNKNOWN, "the daemon has no device",
                    {.advice = "ListDevices (mrctl devices) shows those there are"});
 }
@@ -354,12 +364,14 @@ absl::Status OfRange(const std::vector<RangeSpec>& ranges, size_t index,
 }
 
 absl::Status Registration::CheckAndBook() {
+  const auto terms = session_.terms();
+  if (auto allowed = terms->CheckRegistration(devices_, spec_.access); !allowed.ok())
+    return allowed;
   Amounts wanted;
   bytes_.reserve(spec_.ranges.size());
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
     const RangeSpec& range = spec_.ranges[i];
-    auto checked =
-        buffers_[i]->Check(range.offset, range.length, range.addr, broker_.limits().unsealed);
+    auto checked = buffers_[i]->Check(range.offset, range.length, range.addr, terms->unsealed);
     if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
       checked = CheckHugetlb(range, *buffers_[i]);
     }
@@ -371,8 +383,7 @@ absl::Status Registration::CheckAndBook() {
     wanted.bytes = bytes > UINT64_MAX - wanted.bytes ? UINT64_MAX : wanted.bytes + bytes;
     wanted.regions += devices_.size();
   }
-  if (auto booked = broker_.books().Book(session_.identity.uid, wanted); !booked.ok())
-    return booked;
+  if (auto booked = broker_.books().Book(*session_.holder, wanted); !booked.ok()) return booked;
   booked_ = wanted;
   MutexLock lock(session_.mutex);
   session_.held += wanted;
@@ -403,7 +414,7 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
     if (session_.ending) return SessionUnknown();
     for (auto& lease : leases_) session_.PutLease(std::move(lease));
     leases_.clear();
-    if (spec_.ttl.count() > 0) broker_.WatchLocked(session_);
+    if (ttl_.count() > 0) broker_.WatchLocked(session_);
     for (const SessionDomain& used : domains_) domain_set().Keep(used);
     if (record_) waiters = session_.requests.Answer(record_, answer);
     if (spec_.release_after) {
@@ -455,7 +466,7 @@ void Registration::RollBack() {
   }
   leases_.clear();
   booked_ -= kept;
-  broker_.books().Release(session_.identity.uid, booked_);
+  broker_.books().Release(*session_.holder, booked_);
   {
     MutexLock lock(session_.mutex);
     session_.held -= booked_;

@@ -23,7 +23,7 @@ class Registration : public std::enable_shared_from_this<Registration> {
         session_(*work.session()),
         work_(std::move(work)),
         spec_(std::move(spec)),
-        ttl_(ClampTtl(spec_.ttl, broker.limits())),
+        ttl_(session_.terms()->ClampTtl(spec_.ttl)),
         done_(std::move(done)) {}
 
   // An earlier answer, with what remains of its leases now.

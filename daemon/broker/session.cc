@@ -5,8 +5,9 @@
 namespace mrd::broker {
 
 SessionView Session::View() {
+  std::string rule = terms()->rule;
   MutexLock lock(mutex);
-  return {id, identity, name, attached, held, buffers.size(), leases.size()};
+  return {id, identity, name, attached, held, buffers.size(), leases.size(), std::move(rule)};
 }
 
 LeaseView Session::ViewOf(const Lease& lease) const {

@@ -31,24 +31,27 @@ namespace mrd::broker {
 
 struct Endpoint;
 
-// One buffer of a uid's, booked for as long as this lives.
+// Who that is to the policy.
+policy::Subject SubjectOf(const Identity& identity);
+
+// One buffer of a session's, booked for as long as this lives.
 class BookedBuffer {
  public:
   // Errors: QUOTA_BUFFERS.
-  static absl::StatusOr<BookedBuffer> Make(Books& books, uid_t uid);
+  static absl::StatusOr<BookedBuffer> Make(Books& books, HolderRef holder);
   BookedBuffer() = default;
   BookedBuffer(BookedBuffer&& other) noexcept
-      : books_(std::exchange(other.books_, nullptr)), uid_(other.uid_) {}
+      : books_(std::exchange(other.books_, nullptr)), holder_(std::move(other.holder_)) {}
   BookedBuffer& operator=(BookedBuffer&& other) noexcept {
     std::swap(books_, other.books_);
-    std::swap(uid_, other.uid_);
+    std::swap(holder_, other.holder_);
     return *this;
   }
   ~BookedBuffer();
 
  private:
   Books* books_ = nullptr;
-  uid_t uid_ = 0;
+  HolderRef holder_;
 };
 
 // What a session passed under an id. Its end may take long, with the pages of the file: on a thread
@@ -67,16 +70,18 @@ struct SessionView {
   Amounts held;
   size_t buffers;
   size_t leases;
+  std::string rule;  // Of the policy; empty: none.
 };
 
 // Thread-safe by its mutex. State is public to the parts of the broker, which take the lock.
 class Session {
  public:
-  Session(uint64_t id, std::string token, Identity identity, std::string name,
+  Session(uint64_t id, std::string token, Identity identity, HolderRef holder, std::string name,
           std::shared_ptr<Link> link)
       : id(id),
         token(std::move(token)),
         identity(std::move(identity)),
+        holder(std::move(holder)),
         name(std::move(name)),
         link(std::move(link)),
         attached(std::chrono::system_clock::now()) {}
@@ -89,10 +94,13 @@ class Session {
   // ... until here. Null: none of this id.
   std::unique_ptr<Lease> TakeLease(uint64_t lease_id) MRD_REQUIRES(mutex);
   Owner owner() const { return {id, identity.uid}; }
+  // What it may have and do, by the policy in force.
+  policy::TermsRef terms() const { return holder->terms(); }
 
   const uint64_t id;
   const std::string token;
   const Identity identity;
+  const HolderRef holder;  // Of all that is booked for it.
   const std::string name;
   const std::shared_ptr<Link> link;
   const std::chrono::system_clock::time_point attached;

@@ -36,7 +36,7 @@ void Teardown::EndEndpoints() {
   const SessionRef& session = work_.session();
   const Amounts freed{.endpoints = endpoints_.size()};
   endpoints_.clear();
-  broker_.books().Release(session->identity.uid, freed);
+  broker_.books().Release(*session->holder, freed);
   {
     MutexLock lock(session->mutex);
     session->held -= freed;

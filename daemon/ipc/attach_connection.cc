@@ -51,7 +51,7 @@ void ToProto(const broker::Progress& progress, v1::AttachEvent::Progress* messag
 
 AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
                                    SparseWarnings& warnings, LostEvents& lost_events,
-                                   UniqueFd socket, Peer peer,
+                                   UniqueFd socket, Peer peer, std::function<void()> attached,
                                    std::function<void(AttachConnection*)> closed)
     : loop_(loop),
       broker_(broker),
@@ -60,6 +60,7 @@ AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, Attac
       lost_events_(lost_events),
       disposer_(broker.disposer()),
       socket_(std::move(socket)),
+      attached_(std::move(attached)),
       closed_(std::move(closed)),
       uid_(peer.uid),
       peer_(std::move(peer)) {}
@@ -244,7 +245,12 @@ bool AttachConnection::Admit() {
   identity.uid = peer_.uid;
   identity.gid = peer_.gid;
   identity.admin = options_.admin && peer_.uid != kOverflowUid;
+  identity.groups = GroupsOf(socket_.get());
+  identity.cgroup = CgroupOf(peer_);
   if (peer_.pid != 0) identity.comm = CommOf(peer_.pid);
+  // Its cgroup is not known any more, so neither is the rule that was meant for it; who holds the
+  // socket now is somebody else.
+  if (peer_.pidfd && HasEnded(peer_.pidfd)) return false;
   identity.death = !peer_.pidfd ? "hang-up" : clients_pidfd_ ? "pidfd of the client" : "pidfd";
   auto session = broker_.Attach(std::move(identity), name_, shared_from_this());
   if (!session.ok()) {
@@ -253,6 +259,8 @@ bool AttachConnection::Admit() {
   }
   session_ = *std::move(session);
   state_ = kAttached;
+  was_attached_ = true;
+  attached_();
   v1::DaemonPacket packet;
   v1::AttachWelcome* welcome = packet.mutable_welcome();
   welcome->set_protocol_version(kProtocolVersion);
@@ -262,7 +270,7 @@ bool AttachConnection::Admit() {
   welcome->set_fabric(broker_.fabric().name());
   v1::AttachLimits* limits = welcome->mutable_limits();
   limits->set_max_buffers_per_packet(kMostPacketFds);
-  limits->set_max_buffers(broker_.limits().buffers);
+  limits->set_max_buffers(session_->terms()->limits.buffers);
   limits->set_max_ranges_per_call(broker_.limits().ranges_per_call);
   limits->set_max_message_bytes(options_.max_message_bytes);
   spdlog::debug("session {} attached: uid {} pid {} ({})", session_->id, peer_.uid, peer_.pid,
@@ -284,7 +292,7 @@ bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet
   }
   if (!orderly) {
     Warn(absl::StrCat("passed a buffer under an id that is 0 or in use, or far more than ",
-                      broker_.limits().buffers, " buffers"));
+                      session_->terms()->limits.buffers, " buffers"));
   }
   return orderly;
 }

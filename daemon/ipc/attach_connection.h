@@ -46,11 +46,11 @@ class LostEvents {
 class AttachConnection : public broker::Link,
                          public std::enable_shared_from_this<AttachConnection> {
  public:
-  // `closed` is called once, in the main loop, when the connection is over; it drops the connection
-  // from its table.
+  // `attached` is called once, in the main loop, when it has a session. `closed` is called once, in
+  // the main loop, when the connection is over; it drops the connection from its table.
   AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
                    SparseWarnings& warnings, LostEvents& lost_events, UniqueFd socket, Peer peer,
-                   std::function<void(AttachConnection*)> closed);
+                   std::function<void()> attached, std::function<void(AttachConnection*)> closed);
   ~AttachConnection() override;
 
   // Takes packets from now on. False: it cannot, and is to be closed.
@@ -58,6 +58,8 @@ class AttachConnection : public broker::Link,
   // Ends the connection and its session.
   void Close();
   uid_t uid() const { return uid_; }
+  // Whether it has, or had, a session.
+  bool attached() const { return was_attached_; }
 
   // Link.
   void Drain() override MRD_EXCLUDES(mutex_);
@@ -92,8 +94,10 @@ class AttachConnection : public broker::Link,
   // Outlives the broker, as this may.
   memory::Disposer disposer_;
   UniqueFd socket_;
+  const std::function<void()> attached_;
   const std::function<void(AttachConnection*)> closed_;
   const uid_t uid_;
+  bool was_attached_ = false;
   EventSource readable_;
   EventSource death_;
   EventSource too_late_;  // For the hello and the answer.

@@ -36,19 +36,26 @@ void AttachServer::Accept(UniqueFd socket) {
                                      " of its descriptors wait for a close that hangs"));
     return EndConnection(std::move(socket), uid, broker_.disposer());
   }
+  // Those with a session are bounded by the books, by a limit that a rule may raise: beyond what is
+  // built in only those are let in that keep few others waiting.
   const auto known = by_uid_.find(uid);
-  const size_t count = known == by_uid_.end() ? 0 : known->second;
-  if (count >= broker_.limits().sessions + broker_.limits().unattached) {
+  const Count count = known == by_uid_.end() ? Count() : known->second;
+  const broker::Limits& limits = broker_.limits();
+  if (count.all >= limits.sessions + limits.unattached && count.waiting >= limits.unattached) {
     warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
-                                     count, " already"));
+                                     count.all, " already"));
     return EndConnection(std::move(socket), uid, broker_.disposer());
   }
-  ++by_uid_[uid];
+  Count& counted = by_uid_[uid];
+  ++counted.all;
+  ++counted.waiting;
   auto connection = std::make_shared<AttachConnection>(
       loop_, broker_, options_, warnings_, lost_events_, std::move(socket), *std::move(peer),
+      [this, uid] { --by_uid_.find(uid)->second.waiting; },
       [this](AttachConnection* closed) {
         const auto entry = by_uid_.find(closed->uid());
-        if (--entry->second == 0) by_uid_.erase(entry);
+        entry->second.waiting -= !closed->attached();
+        if (--entry->second.all == 0) by_uid_.erase(entry);
         connections_.erase(closed);
       });
   connections_.emplace(connection.get(), connection);

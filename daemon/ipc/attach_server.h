@@ -25,13 +25,18 @@ class AttachServer {
   void Sweep() { lost_events_.Tell(); }
 
  private:
+  struct Count {
+    size_t all = 0;
+    size_t waiting = 0;  // Without a session yet.
+  };
+
   void Accept(UniqueFd connection);
 
   sd_event* const loop_;
   broker::Broker& broker_;
   const AttachOptions options_;
   std::unordered_map<AttachConnection*, std::shared_ptr<AttachConnection>> connections_;
-  std::unordered_map<uid_t, size_t> by_uid_;  // Connections, attached or not.
+  std::unordered_map<uid_t, Count> by_uid_;
   SparseWarnings warnings_;
   LostEvents lost_events_;
   Listener listener_;

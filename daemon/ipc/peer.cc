@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "daemon/broker/policy/text.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // include/uapi/asm-generic/socket.h, Linux 6.5
@@ -50,6 +51,49 @@ bool IsPidfd(int fd) {
   const ssize_t length = readlink(path, target, sizeof target);
   const absl::string_view name(target, length > 0 ? length : 0);
   return name == "anon_inode:[pidfd]" || absl::StartsWith(name, "pidfd:[");  // pidfs, Linux 6.9
+}
+
+std::vector<gid_t> GroupsOf(int socket) {
+  std::vector<gid_t> groups(32);
+  // The kernel says how many there are where they do not fit; they do not change any more.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    const int result = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+    if (result < 0 && errno != ERANGE) break;
+    groups.resize(bytes / sizeof(gid_t));
+    if (result == 0) return groups;
+  }
+  return {};
+}
+
+std::string UnifiedCgroup(std::string_view text) {
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    // "0::PATH" (cgroups(7)). A path has no newline: the kernel does not let one be made.
+    if (line.substr(0, 3) == "0::") return policy::Printable(line.substr(3));
+    if (end == text.npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return "";
+}
+
+std::string CgroupOf(const Peer& peer) {
+  if (peer.pid == 0 || !peer.pidfd) return "";
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/cgroup", peer.pid);
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return "";
+  // A line a hierarchy, and the unified one is the last of them.
+  constexpr size_t kMostBytes = 128 << 10;
+  std::string text;
+  char part[4096];
+  ssize_t count;
+  while ((count = read(file.get(), part, sizeof part)) > 0 && text.size() < kMostBytes) {
+    text.append(part, count);
+  }
+  // Of a process that lives still the pid was its own all the while.
+  return count == 0 && !HasEnded(peer.pidfd) ? UnifiedCgroup(text) : "";
 }
 
 std::string CommOf(pid_t pid) {

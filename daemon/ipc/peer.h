@@ -5,6 +5,8 @@
 #include <sys/types.h>
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "daemon/unique_fd.h"
@@ -34,6 +36,17 @@ bool HasEnded(const UniqueFd& pidfd);
 
 // Whether a received descriptor is a pidfd. Asks no file system.
 bool IsPidfd(int fd);
+
+// The supplementary groups that the peer had when it connected (SO_PEERGROUPS).
+std::vector<gid_t> GroupsOf(int socket);
+
+// The cgroup (v2) of the peer, as /proc/PID/cgroup shows it here; what no terminal takes is '?'.
+// Empty where it is not known: the pid is hidden, there is no unified hierarchy, /proc does not
+// show it (hidepid), or the process has ended, whose pid may be another's.
+std::string CgroupOf(const Peer& peer);
+
+// The path in the text of /proc/PID/cgroup; empty: there is none.
+std::string UnifiedCgroup(std::string_view text);
 
 // The command name of a process; empty where it cannot be read.
 std::string CommOf(pid_t pid);

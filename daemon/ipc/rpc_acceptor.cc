@@ -15,10 +15,11 @@
 namespace mrd::ipc {
 
 RpcAcceptor::RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer,
-                         UniqueFd socket, Server server)
+                         bool peer_pidfd, UniqueFd socket, Server server)
     : loop_(loop),
       books_(books),
       disposer_(disposer),
+      peer_pidfd_(peer_pidfd),
       server_(std::move(server)),
       listener_(loop, std::move(socket), disposer, [this](UniqueFd fd) { Accept(std::move(fd)); }) {
 }
@@ -28,31 +29,34 @@ RpcAcceptor::~RpcAcceptor() {
 }
 
 void RpcAcceptor::Accept(UniqueFd connection) {
-  // The uid is for counting only: who calls is told by each call's token.
-  ucred peer;
-  socklen_t length = sizeof peer;
-  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) < 0) {
-    return EndConnection(std::move(connection), kOverflowUid, disposer_);
-  }
+  // Who it is is for counting only: who calls is told by each call's token.
+  const auto peer = PeerOf(connection.get(), peer_pidfd_);
+  if (!peer.ok()) return EndConnection(std::move(connection), kOverflowUid, disposer_);
+  const uid_t peer_uid = peer->uid;
   const auto refuse = [&](absl::string_view why) {
     warnings_->Warn(
-        peer.uid, absl::StrCat("a connection of uid ", peer.uid, " to mrd.sock is closed: ", why));
-    EndConnection(std::move(connection), peer.uid, disposer_);
+        peer_uid, absl::StrCat("a connection of uid ", peer_uid, " to mrd.sock is closed: ", why));
+    EndConnection(std::move(connection), peer_uid, disposer_);
   };
-  if (disposer_.Stuck(peer.uid)) {
+  if (disposer_.Stuck(peer_uid)) {
     return refuse("too many of its descriptors wait for a close that hangs");
   }
+  policy::Subject subject{.uid = peer_uid, .gids = GroupsOf(connection.get())};
+  subject.gids.push_back(peer->gid);
+  subject.cgroup = CgroupOf(*peer);
+  broker::HolderRef holder = books_.Join(std::move(subject));
   const broker::Amounts one{.connections = 1};
-  if (auto booked = books_.Book(peer.uid, one); !booked.ok()) return refuse(booked.message());
+  if (auto booked = books_.Book(*holder, one); !booked.ok()) return refuse(booked.message());
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   if (!watched) {
-    books_.Release(peer.uid, one);
+    books_.Release(*holder, one);
     return refuse(absl::StrCat(strerror(errno), "; raise LimitNOFILE if this goes on"));
   }
   const int key = watched.get();
   Connection& entry = connections_[key];
   entry.watched = std::move(watched);
-  entry.uid = peer.uid;
+  entry.uid = peer_uid;
+  entry.holder = std::move(holder);
   // Without EPOLLIN: hang-ups only, of the peer or, by its shutdown(2), of gRPC. Told once: of
   // thousands that end together each would be looked at again with each of the others. The peer may
   // have closed its sending half only: gRPC lets go of it too.
@@ -60,7 +64,7 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   // Else nobody would learn that it has ended.
   if (!entry.over) return End(key);
   server_.serve(
-      std::move(connection), peer.uid, [warnings = warnings_, uid = peer.uid](const char* what) {
+      std::move(connection), peer_uid, [warnings = warnings_, uid = peer_uid](const char* what) {
         warnings->Warn(uid,
                        absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
       });
@@ -70,8 +74,9 @@ void RpcAcceptor::End(int watched) {
   const auto found = connections_.find(watched);
   UniqueFd connection = std::move(found->second.watched);
   const uid_t uid = found->second.uid;
+  const broker::HolderRef holder = std::move(found->second.holder);
   connections_.erase(found);
-  books_.Release(uid, {.connections = 1});
+  books_.Release(*holder, {.connections = 1});
   server_.ended(connection.get());
   EndConnection(std::move(connection), uid, disposer_, Readers::kOthers);
 }

@@ -25,8 +25,9 @@ class RpcAcceptor {
     std::function<void(int connection)> ended;
   };
 
-  RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer, UniqueFd socket,
-              Server server);
+  // `peer_pidfd`: use SO_PEERPIDFD where the kernel has it.
+  RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer, bool peer_pidfd,
+              UniqueFd socket, Server server);
   ~RpcAcceptor();
 
   // Shuts down all connections, also those whose peers do not read what was sent to them. What was
@@ -39,6 +40,7 @@ class RpcAcceptor {
     // to, gRPC's close of its own drops nothing that waits.
     UniqueFd watched;
     uid_t uid;
+    broker::HolderRef holder;
     EventSource over;
   };
 
@@ -48,6 +50,7 @@ class RpcAcceptor {
   sd_event* const loop_;
   broker::Books& books_;
   memory::Disposer& disposer_;
+  const bool peer_pidfd_;
   const Server server_;
   std::unordered_map<int, Connection> connections_;  // By watched descriptor.
   // Shared with what tells of a connection, which may do so until the process ends.

@@ -181,7 +181,7 @@ class Call : public Answer {
     auto session = SessionOf(context_, broker);
     if (!session.ok()) return session.status();
     session_ = *std::move(session);
-    const size_t most = broker.limits().calls;
+    const size_t most = session_->terms()->limits.calls;
     counted_ = true;
     if (const size_t before = session_->calls.fetch_add(1); before >= most) {
       return TooManyCalls(most, most);  // Others that are refused now count in `before`.

@@ -178,6 +178,8 @@ void ToProto(const broker::SessionView& view, v1::Session* session) {
   session->set_leases(view.leases);
   session->set_comm(view.identity.comm);
   session->set_death(view.identity.death);
+  session->set_cgroup(view.identity.cgroup);
+  session->set_rule(view.rule);
 }
 
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {

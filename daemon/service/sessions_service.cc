@@ -25,7 +25,9 @@ class SessionsService : public Service {
     status.set_fabric(broker().fabric().name());
     ToProto(started_, status.mutable_start_time());
     ToProto(call->session()->View(), status.mutable_session());
-    for (const auto& view : broker().books().Quotas(call->session()->identity.uid)) {
+    policy::ToProto(*call->session()->terms(), status.mutable_policy());
+    status.mutable_policy()->set_account(call->session()->holder->account());
+    for (const auto& view : broker().books().Quotas(*call->session()->holder)) {
       v1::Quota* quota = status.add_quotas();
       quota->set_name(view.name);
       quota->set_limit(view.limit);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -10,6 +11,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 namespace mrd::e2e {
@@ -62,7 +64,7 @@ ProcessOptions DaemonProcess::CommandFor(const DaemonOptions& options,
                                          const std::string& control) const {
   ProcessOptions process;
   process.argv = {"tests/e2e/test_daemon", "--fabric=" + options.fabric, "--socket-dir=" + dir_,
-                  "--log-level=" + options.log_level};
+                  "--log-level=" + options.log_level, "--config=" + policy_file()};
   process.environment = {{"MRD_FAKE_VERBS", options.devices},
                          {"MRD_TEST_SET", options.set},
                          // Few arenas: the heap's mappings say nothing of the daemon's.
@@ -81,6 +83,7 @@ DaemonProcess::DaemonProcess(DaemonOptions options) {
   Require(chmod(base, 0755) == 0, "chmod");
   base_ = base;
   dir_ = base_ + "/mrd";
+  std::ofstream(policy_file()) << options.policy;
   const std::string control = base_ + "/control";
   ProcessOptions process = CommandFor(options, control);
   process.stderr_path = base_ + "/log";
@@ -109,6 +112,15 @@ Process DaemonProcess::StartRival(const DaemonOptions& options) {
   ProcessOptions process = CommandFor(options, "");
   process.stderr_path = base_ + "/rival-log";
   return Process(process);
+}
+
+void DaemonProcess::Reload(const std::string& policy, bool good) {
+  const size_t before = Log().size();
+  std::ofstream(policy_file()) << policy;
+  process_->Kill(SIGHUP);
+  const char* const said = good ? "policy in force" : "policy is not taken";
+  Require(WaitUntil(kPatience, [&] { return Log().find(said, before) != std::string::npos; }),
+          "no answer to SIGHUP: " + Log());
 }
 
 uint64_t DaemonProcess::Pss() const {

@@ -16,6 +16,7 @@ struct DaemonOptions {
   std::string set = {};                   // See test_daemon.cc.
   bool own_pid_namespace = false;
   std::string log_level = "info";
+  std::string policy = {};  // Text of its policy file.
 };
 
 // Descriptors and mappings of a process.
@@ -46,6 +47,11 @@ class DaemonProcess {
   // Bytes, each shared page counted in part (smaps_rollup).
   uint64_t Pss() const;
   std::string Log() const { return ReadFile(base_ + "/log"); }
+  // Its policy file, never the machine's own.
+  std::string policy_file() const { return base_ + "/mrd.textproto"; }
+  // Writes this into it, has it read anew, and waits until it is in force or, where `good` is not
+  // set, is refused.
+  void Reload(const std::string& policy, bool good = true);
   // See Answer of test_daemon.cc.
   std::string Control(const std::string& command) const;
 
