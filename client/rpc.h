@@ -45,6 +45,7 @@ class Rpc final {
                             Duration timeout);
   absl::Status ListAllLeases(const v1::ListAllLeasesRequest&, v1::ListAllLeasesResponse*,
                              Duration timeout);
+  absl::Status GetMetrics(v1::GetMetricsResponse*, Duration timeout);
   absl::Status ListEndpoints(v1::ListEndpointsResponse*, Duration timeout);
   absl::Status Disconnect(const v1::DisconnectRequest&, Duration timeout);
 

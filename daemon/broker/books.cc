@@ -98,6 +98,11 @@ Amounts Books::Total() const {
   return total_;
 }
 
+std::map<uint32_t, Amounts> Books::All() const {
+  MutexLock lock(mutex_);
+  return {by_uid_.begin(), by_uid_.end()};
+}
+
 std::vector<QuotaView> Books::Quotas(uint32_t uid) const {
   const Amounts used = Used(uid);
   std::vector<QuotaView> quotas;

@@ -4,6 +4,7 @@
 #define MRD_DAEMON_BROKER_BOOKS_H_
 
 #include <cstdint>
+#include <map>
 #include <unordered_map>
 #include <vector>
 
@@ -45,6 +46,8 @@ class Books {
 
   Amounts Used(uint32_t uid) const;
   Amounts Total() const;
+  // Of every uid that has something.
+  std::map<uint32_t, Amounts> All() const;
   std::vector<QuotaView> Quotas(uint32_t uid) const;
 
  private:

@@ -17,8 +17,10 @@
 #include "daemon/broker/books.h"
 #include "daemon/broker/device_catalog.h"
 #include "daemon/broker/limits.h"
+#include "daemon/broker/observer.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/session.h"
+#include "daemon/broker/session_log.h"
 #include "daemon/fabric/fabric.h"
 #include "daemon/memory/buffer.h"
 #include "daemon/memory/disposer.h"
@@ -61,8 +63,10 @@ struct Totals {
 // Thread-safe. Methods that take a Done or RegisterDone may call it before they return.
 class Broker {
  public:
-  // `fabric` and `limits` outlive the broker. REQUIRES at the end: every session has ended (Drain).
-  Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0);
+  // `fabric`, `limits` and `observer` outlive the broker. REQUIRES at the end: every session has
+  // ended (Drain).
+  Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0,
+         Observer& observer = Observer::None());
 
   // Sessions.
   // Errors: QUOTA_SESSIONS, DRAINING.
@@ -70,7 +74,7 @@ class Broker {
                                     std::shared_ptr<Link> link);
   // Ends it: endpoints, regions, domains, buffers, in this order, on the registrar's threads. At
   // once its token is worth nothing. Any number of calls.
-  void End(const SessionRef& session);
+  void End(const SessionRef& session, SessionEnd how = SessionEnd::kRevoked);
   // Errors: SESSION_UNKNOWN.
   absl::StatusOr<SessionRef> Find(const std::string& token);
   std::vector<SessionView> Sessions(uint64_t after_id, size_t most);
@@ -97,6 +101,10 @@ class Broker {
 
   std::map<std::string, uint64_t> RegionsByDevice();
   Totals Count();
+  // Every session, ending ones too.
+  std::vector<SessionRef> All();
+  // Regions that no deregistration could end.
+  Amounts Stuck();
   // Of this session on this device, made when first asked for. May block.
   // Errors: those of Fabric::CreateDomain, SESSION_UNKNOWN.
   absl::StatusOr<SessionDomain> DomainFor(Session& session, const std::string& device);
@@ -106,6 +114,8 @@ class Broker {
   Books& books() { return books_; }
   DeviceCatalog& devices() { return devices_; }
   Registrar& registrar() { return registrar_; }
+  Observer& observer() { return observer_; }
+  SessionLog& session_log() { return session_log_; }
   // The only one: what waits to be closed is counted whoever refused it.
   memory::Disposer& disposer() { return disposer_; }
   memory::Mappings& mappings() { return mappings_; }
@@ -116,11 +126,11 @@ class Broker {
   friend class Teardown;
   friend class Work;
 
-  std::vector<SessionRef> All();
   // Deregisters and unbooks. Returns the first error; a lease that could not be ended goes back to
   // its session or, where that is ending, is kept by the broker: its pages must not be reused while
   // a device reaches them.
-  absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>> leases);
+  absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>> leases,
+                         LeaseEnd cause);
   // Leases whose regions no deregistration could end, and why: kept, and booked, for good.
   void KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease>> leases,
                  const absl::Status& why);
@@ -128,6 +138,8 @@ class Broker {
   void Gone(const SessionRef& session);
 
   fabric::Fabric& fabric_;
+  Observer& observer_;
+  SessionLog session_log_;
   const Limits limits_;
   memory::Mappings mappings_;
   Books books_;

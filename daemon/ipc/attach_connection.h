@@ -41,8 +41,8 @@ class AttachConnection : public broker::Link,
 
   // Takes packets from now on. False: it cannot, and is to be closed.
   bool Start();
-  // Ends the connection and its session.
-  void Close();
+  // Ends the connection and its session, for this reason where its own protocol gave none.
+  void Close(broker::SessionEnd how = broker::SessionEnd::kHangUp);
   uid_t uid() const { return uid_; }
 
   // Link.
@@ -64,7 +64,7 @@ class AttachConnection : public broker::Link,
   bool Admit() MRD_REQUIRES(mutex_);
   bool Refuse(const absl::Status& status);
   void Dispose(Packet& packet);
-  // Of something that ends the connection.
+  // Of something that ends the connection: the peer broke the protocol.
   void Warn(const std::string& what) MRD_REQUIRES(mutex_);
 
   sd_event* const loop_;
@@ -86,6 +86,7 @@ class AttachConnection : public broker::Link,
   std::string name_ MRD_GUARDED_BY(mutex_);
   std::string nonce_ MRD_GUARDED_BY(mutex_);
   bool clients_pidfd_ MRD_GUARDED_BY(mutex_) = false;
+  bool broken_ MRD_GUARDED_BY(mutex_) = false;  // The protocol, by the peer.
   broker::SessionRef session_ MRD_GUARDED_BY(mutex_);
   uint64_t sequence_ MRD_GUARDED_BY(send_mutex_) = 0;  // Of the last event.
   Mutex send_mutex_;  // Events go out in the order of their numbers.

@@ -31,16 +31,20 @@ void AttachServer::Accept(UniqueFd socket) {
   }
   const uid_t uid = peer->uid;
   if (broker_.disposer().Stuck(uid)) {
-    warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid,
-                                     " is closed: ", memory::Disposer::kMostWaiting,
-                                     " of its descriptors wait for a close that hangs"));
+    warnings_.Warn(uid,
+                   absl::StrCat("attach: a connection of uid ", uid,
+                                " is closed: ", memory::Disposer::kMostWaiting,
+                                " of its descriptors wait for a close that hangs"),
+                   log::Fields().Uid(uid));
     return EndConnection(std::move(socket), uid, broker_.disposer());
   }
   const auto known = by_uid_.find(uid);
   const size_t count = known == by_uid_.end() ? 0 : known->second;
   if (count >= broker_.limits().sessions + broker_.limits().unattached) {
-    warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
-                                     count, " already"));
+    warnings_.Warn(
+        uid,
+        absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ", count, " already"),
+        log::Fields().Uid(uid));
     return EndConnection(std::move(socket), uid, broker_.disposer());
   }
   ++by_uid_[uid];

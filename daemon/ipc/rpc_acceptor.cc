@@ -35,8 +35,9 @@ void RpcAcceptor::Accept(UniqueFd connection) {
     return EndConnection(std::move(connection), kOverflowUid, disposer_);
   }
   const auto refuse = [&](absl::string_view why) {
-    warnings_->Warn(
-        peer.uid, absl::StrCat("a connection of uid ", peer.uid, " to mrd.sock is closed: ", why));
+    warnings_->Warn(peer.uid,
+                    absl::StrCat("a connection of uid ", peer.uid, " to mrd.sock is closed: ", why),
+                    log::Fields().Uid(peer.uid));
     EndConnection(std::move(connection), peer.uid, disposer_);
   };
   if (disposer_.Stuck(peer.uid)) {
@@ -62,7 +63,8 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   server_.serve(
       std::move(connection), peer.uid, [warnings = warnings_, uid = peer.uid](const char* what) {
         warnings->Warn(uid,
-                       absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
+                       absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what),
+                       log::Fields().Uid(uid));
       });
 }
 
