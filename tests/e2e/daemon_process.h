@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/e2e/process.h"
 
@@ -16,6 +17,7 @@ struct DaemonOptions {
   std::string set = {};                   // See test_daemon.cc.
   bool own_pid_namespace = false;
   std::string log_level = "info";
+  std::vector<std::string> args = {};  // Beside those above; @ stands for the test's own directory.
 };
 
 // Descriptors and mappings of a process.
