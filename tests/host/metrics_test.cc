@@ -141,7 +141,8 @@ TEST_F(MetricsTest, EveryFamilyHasHelpAndTypeAndNoSeriesComesTwice) {
     if (line.starts_with("# HELP ")) help = line.substr(7, line.find(' ', 7) - 7);
     EXPECT_TRUE(line.starts_with("# ") || line.starts_with(help)) << line;
     EXPECT_TRUE(help.starts_with("mrd_")) << line;
-    if (line[0] != '#') EXPECT_TRUE(seen.insert(line.substr(0, line.rfind(' '))).second) << line;
+    if (line[0] == '#') continue;
+    EXPECT_TRUE(seen.insert(line.substr(0, line.rfind(' '))).second) << line;
   }
   EXPECT_GT(seen.size(), 60u);
 }
@@ -192,7 +193,7 @@ TEST(DurationsTest, ManyThreadsLoseNothing) {
   uint64_t count = 0;
   for (const uint64_t bucket : snapshot.counts) count += bucket;
   EXPECT_EQ(count, 40000u);
-  EXPECT_EQ(snapshot.total_ns, 4u * 100 * (9999 * 10000 / 2));
+  EXPECT_EQ(snapshot.total_ns, uint64_t{4} * 100 * (9999 * 10000 / 2));
 }
 
 }  // namespace

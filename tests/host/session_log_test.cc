@@ -2,47 +2,26 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-#include <memory>
-#include <sstream>
 #include <string>
 
 #include "daemon/broker/session.h"
 #include "daemon/host/metrics/counters.h"
-#include "spdlog/sinks/ostream_sink.h"
-#include "spdlog/spdlog.h"
+#include "tests/host/captured_log.h"
 
 namespace mrd::broker {
 namespace {
 
 using testing::HasSubstr;
-using testing::Not;
 
 class SessionLogTest : public testing::Test {
  protected:
-  SessionLogTest() : before_(spdlog::default_logger()) {
-    auto logger = std::make_shared<spdlog::logger>(
-        "test", std::make_shared<spdlog::sinks::ostream_sink_st>(text_));
-    logger->set_pattern("%l %v");
-    spdlog::set_default_logger(logger);
-  }
-  ~SessionLogTest() override { spdlog::set_default_logger(before_); }
-
   void Say(uint64_t session, uint32_t uid = 1000, const char* text = "refused") {
     log_.Write(spdlog::level::warn, session, {.uid = uid, .comm = "", .death = ""}, text, {}, now_);
   }
-  std::string Taken() {
-    std::string text = text_.str();
-    text_.str("");
-    return text;
-  }
-  size_t Lines() {
-    const std::string text = Taken();
-    return std::count(text.begin(), text.end(), '\n');
-  }
+  std::string Taken() { return captured_.Taken(); }
+  size_t Lines() { return captured_.Lines(); }
 
-  const std::shared_ptr<spdlog::logger> before_;
-  std::ostringstream text_;
+  host::CapturedLog captured_;
   host::Counters counters_;
   SessionLog log_{counters_};
   SessionLog::Clock::time_point now_ = SessionLog::Clock::now();

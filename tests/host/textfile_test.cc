@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/host/captured_log.h"
 #include "tests/host/temporary_dir.h"
 
 namespace mrd::host {
@@ -90,7 +91,7 @@ TEST(TextfileTest, AnErrorIsSaidOnceAndItsEndToo) {
   TemporaryDir dir;
   const std::string path = dir / "later/mrd.prom";
   Page page([] { return std::string("x"); });
-  testing::internal::CaptureStdout();  // Where spdlog's default logger writes.
+  CapturedLog captured;
   {
     Textfile file(page, path, milliseconds(5));
     std::this_thread::sleep_for(milliseconds(200));
@@ -98,7 +99,7 @@ TEST(TextfileTest, AnErrorIsSaidOnceAndItsEndToo) {
     EXPECT_TRUE(WaitUntil([&] { return ReadAll(path) == "x"; }));
     std::this_thread::sleep_for(milliseconds(50));
   }
-  const std::string log = testing::internal::GetCapturedStdout();
+  const std::string log = captured.Taken();
   EXPECT_EQ(std::count(log.begin(), log.end(), '\n'), 2) << log;
   EXPECT_THAT(log, testing::HasSubstr("is written again"));
 }
