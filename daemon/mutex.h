@@ -7,8 +7,8 @@
 //   Broker          the table of sessions
 //   Session         all that one session holds
 //   Books, MappingCache, AddressWindow, Mapping, Registrar, DeviceCatalog, Disposer, EventLoop,
-//   Workers, Endpoints, Answers, SparseWarnings, the table of guarded connections, an attach
-//   connection's lock for sending, and each fabric's own: leaves
+//   Workers, Endpoints, Answers, SparseWarnings, SessionLog, CallTable, Page, Textfile, the table
+//   of guarded connections, an attach connection's lock for sending, and each fabric's own: leaves
 #ifndef MRD_DAEMON_MUTEX_H_
 #define MRD_DAEMON_MUTEX_H_
 
