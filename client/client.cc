@@ -163,6 +163,13 @@ absl::StatusOr<std::vector<v1::Session>> Client::ListSessions() const {
   return sessions;
 }
 
+absl::StatusOr<std::string> Client::GetMetrics() const {
+  v1::GetMetricsResponse response;
+  absl::Status status = session_->rpc().GetMetrics(&response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return std::move(*response.mutable_text());
+}
+
 absl::StatusOr<std::vector<v1::HeldLease>> Client::ListAllLeases(uint64_t session_id) const {
   std::vector<v1::HeldLease> leases;
   v1::ListAllLeasesRequest request;

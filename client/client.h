@@ -54,7 +54,8 @@ struct AttachOptions {
   // The directory of the daemon's sockets. Empty: $MRD_SOCKET_DIR, else /run/mrd. At most 95 bytes;
   // for an admin session 89.
   std::string socket_dir = {};
-  // Attach as an admin, over DIR-admin/attach.sock: for ListSessions and ListAllLeases.
+  // Attach as an admin, over DIR-admin/attach.sock: for ListSessions, ListAllLeases and
+  // GetMetrics.
   bool admin = false;
   // For people: what this client is. At most 64 bytes of printable UTF-8.
   std::string name = {};
@@ -195,6 +196,8 @@ class Client final {
   absl::StatusOr<std::vector<v1::Session>> ListSessions() const;
   // Of one session, or with 0 of all.
   absl::StatusOr<std::vector<v1::HeldLease>> ListAllLeases(uint64_t session_id = 0) const;
+  // The daemon's metrics, in the text format of Prometheus.
+  absl::StatusOr<std::string> GetMetrics() const;
 
  private:
   explicit Client(std::shared_ptr<internal::Session> session);

@@ -205,6 +205,14 @@ absl::Status Rpc::ListSessions(const v1::ListSessionsRequest& request,
       .status;
 }
 
+absl::Status Rpc::GetMetrics(v1::GetMetricsResponse* response, Duration timeout) {
+  return Run("GetMetrics", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->admin.GetMetrics(context, v1::GetMetricsRequest(), response);
+             })
+      .status;
+}
+
 absl::Status Rpc::ListAllLeases(const v1::ListAllLeasesRequest& request,
                                 v1::ListAllLeasesResponse* response, Duration timeout) {
   return Run("ListAllLeases", Repeat::kYes, timeout,

@@ -54,6 +54,7 @@ class Rpc final {
                              Duration timeout);
   absl::Status OpenDomain(const v1::OpenDomainRequest&, v1::OpenDomainResponse*, Duration timeout);
   absl::Status ListDomains(v1::ListDomainsResponse*, Duration timeout);
+  absl::Status GetMetrics(v1::GetMetricsResponse*, Duration timeout);
   absl::Status ListEndpoints(v1::ListEndpointsResponse*, Duration timeout);
   absl::Status Disconnect(const v1::DisconnectRequest&, Duration timeout);
 

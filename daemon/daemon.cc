@@ -11,23 +11,31 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "daemon/broker/broker.h"
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
+#include "daemon/host/log_sinks.h"
+#include "daemon/host/metrics/counters.h"
+#include "daemon/host/metrics/http_server.h"
+#include "daemon/host/metrics/page.h"
+#include "daemon/host/metrics/render.h"
+#include "daemon/host/metrics/textfile.h"
 #include "daemon/ipc/attach_server.h"
 #include "daemon/ipc/lease_timer.h"
 #include "daemon/ipc/rpc_acceptor.h"
 #include "daemon/ipc/socket_dir.h"
 #include "daemon/library_logs.h"
+#include "daemon/log.h"
 #include "daemon/policy_file.h"
 #include "daemon/service/server.h"
 #include "mrd/v1/version.h"
-#include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
 namespace mrd {
@@ -36,8 +44,8 @@ namespace {
 constexpr std::chrono::seconds kSweepEvery{1};
 
 void StartLogging(spdlog::level::level_enum level) {
-  auto logger = spdlog::stderr_logger_mt("mrd");
-  logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  auto logger = std::make_shared<spdlog::logger>(
+      "mrd", host::StderrIsJournal() ? host::MakeJournalSink() : host::MakeTextSink());
   logger->set_level(level);
   logger->flush_on(spdlog::level::debug);
   spdlog::set_default_logger(std::move(logger));
@@ -74,9 +82,12 @@ absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& na
 
 void LogDevices(broker::Broker& broker) {
   for (const broker::DeviceRef& device : broker.devices().Read()) {
-    spdlog::info("device {}: {}, {}{}", device->name, v1::Device::Transport_Name(device->transport),
-                 device->active ? "active" : "down",
-                 device->addresses.empty() ? "" : ", " + absl::StrJoin(device->addresses, " "));
+    log::Write(
+        spdlog::level::info,
+        absl::StrCat("device ", device->name, ": ", v1::Device::Transport_Name(device->transport),
+                     ", ", device->active ? "active" : "down",
+                     device->addresses.empty() ? "" : ", ", absl::StrJoin(device->addresses, " ")),
+        log::Fields().Device(device->name));
   }
   if (broker.fabric().name() == "soft") {
     spdlog::warn(
@@ -110,23 +121,48 @@ struct Front {
   ipc::RpcAcceptor rpc;
 };
 
-service::ServerOptions ServerOptionsOf(const Options& options) {
+service::ServerOptions ServerOptionsOf(const Options& options, service::CallTable& calls,
+                                       host::Page& page) {
   service::ServerOptions server = options.server;
+  server.calls = &calls;
+  server.metrics = [&page](auto done) { page.Ask(std::move(done)); };
   server.admin_socket = ipc::AdminDir(options.sockets.dir) + "/attach.sock";
   return server;
 }
 
+// What is counted, and the ways in which it is shown; what it reads of the broker goes before it.
+struct Metrics {
+  Metrics(const Options& options, broker::Broker& broker, const host::Counters& counters,
+          const service::CallTable& calls, host::ListenSocket socket)
+      : page([&broker, &counters, &calls, started = std::chrono::system_clock::now()] {
+          return host::RenderMetrics({broker, counters, calls, started});
+        }) {
+    if (socket.socket) {
+      log::Write(spdlog::level::info, absl::StrCat("metrics are served at ", socket.where), {});
+      server.emplace(page, std::move(socket), broker.disposer());
+    }
+    if (!options.metrics_textfile.empty()) {
+      textfile.emplace(page, options.metrics_textfile, options.metrics_textfile_every);
+    }
+  }
+
+  host::Page page;
+  std::optional<host::HttpServer> server;
+  std::optional<host::Textfile> textfile;
+};
+
 class Daemon {
  public:
   Daemon(const Options& options, v1::Policy policy, fabric::Fabric& fabric, ipc::SocketDir& sockets,
-         sd_event* loop)
+         host::ListenSocket metrics_socket, sd_event* loop)
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-        broker_(fabric, FitDescriptors(options.limits), options.registrar_threads),
+        broker_(fabric, FitDescriptors(options.limits), options.registrar_threads, counters_),
         lease_timer_(loop, broker_),
         policy_(broker_.books(), options.config, std::move(policy), broker_.limits(),
                 FitDescriptors(policy::Policy::Unbounded())),
-        server_(service::Server::Start(broker_, ServerOptionsOf(options))),
+        metrics_(options, broker_, counters_, calls_, std::move(metrics_socket)),
+        server_(service::Server::Start(broker_, ServerOptionsOf(options, calls_, metrics_.page))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
@@ -160,14 +196,18 @@ class Daemon {
     server_->Sweep();
     front_.admin.Sweep();
     front_.attach.Sweep();
+    broker_.session_log().Sweep();
     sweep_.SetAgain(kSweepEvery);
   }
 
   sd_event* const loop_;
   const UniqueFd drained_;
+  host::Counters counters_;
+  service::CallTable calls_;
   broker::Broker broker_;
   ipc::LeaseTimer lease_timer_;
   PolicyFile policy_;
+  Metrics metrics_;
   const std::unique_ptr<service::Server> server_;
   Front front_;
   ipc::EventSource on_drained_;
@@ -220,13 +260,22 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
     spdlog::error("{}", std::string(sockets.status().message()));
     return 1;
   }
+  host::ListenSocket metrics_socket;
+  if (!options.metrics_listen.empty()) {
+    auto opened = host::ListenSocket::Open(options.metrics_listen);
+    if (!opened.ok()) {
+      spdlog::error("{}", std::string(opened.status().message()));
+      return 1;
+    }
+    metrics_socket = *std::move(opened);
+  }
   sd_event* loop = nullptr;
   if (const int result = sd_event_new(&loop); result < 0) {
     spdlog::error("no main loop: {}", strerror(-result));
     return 1;
   }
   {
-    Daemon daemon(options, *std::move(policy), **fabric, *sockets, loop);
+    Daemon daemon(options, *std::move(policy), **fabric, *sockets, std::move(metrics_socket), loop);
     if (!TakeSignals(loop, &daemon)) {
       daemon.Shutdown();
       return 1;

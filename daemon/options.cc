@@ -5,7 +5,9 @@
 #include <cstdio>
 #include <map>
 #include <sstream>
+#include <string_view>
 
+#include "daemon/host/metrics/listen_address.h"
 #include "daemon/usage.h"
 #include "mrd/v1/version.h"
 
@@ -22,6 +24,13 @@ std::string CheckMode(const std::string& text) {
 std::string CheckGroup(const std::string& name) {
   if (getgrnam(name.c_str()) != nullptr) return "";
   return cli::Expected("a group of this machine (getent group lists them)", name);
+}
+
+// node_exporter reads no file of another name.
+std::string CheckTextfile(const std::string& path) {
+  constexpr std::string_view kEnd = ".prom";
+  if (path.starts_with('/') && path.ends_with(kEnd) && !path.ends_with("/.prom")) return "";
+  return cli::Expected("an absolute path that ends in .prom", path);
 }
 
 }  // namespace
@@ -68,6 +77,18 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
       ->type_name("debug|info|warning|error")
       ->capture_default_str()
       ->check(cli::OneOf({"debug", "info", "warning", "error"}));
+  app.add_option("--metrics-listen", options->metrics_listen,
+                 "Serve metrics at http://ADDRESS/metrics:\n"
+                 "127.0.0.1:PORT, [::1]:PORT or unix:PATH (mode\n"
+                 "0660); no other address. Default: not served")
+      ->type_name("ADDRESS")
+      ->check(CLI::Validator(host::CheckListenAddress, ""));
+  app.add_option("--metrics-textfile", options->metrics_textfile,
+                 "Write metrics into this file every 15 s, for the\n"
+                 "textfile collector of node_exporter; removed in\n"
+                 "the end. Default: not written")
+      ->type_name("PATH.prom")
+      ->check(CLI::Validator(CheckTextfile, ""));
   app.footer(
       "SIGTERM and SIGINT end every session in order, then the daemon. SIGHUP reads\n"
       "the policy anew.\n"

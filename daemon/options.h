@@ -2,9 +2,11 @@
 #ifndef MRD_DAEMON_OPTIONS_H_
 #define MRD_DAEMON_OPTIONS_H_
 
+#include <chrono>
 #include <string>
 
 #include "daemon/broker/limits.h"
+#include "daemon/host/metrics/textfile.h"
 #include "daemon/ipc/socket_dir.h"
 #include "daemon/service/server.h"
 #include "spdlog/common.h"
@@ -16,12 +18,15 @@ struct Options {
   std::string fabric = "verbs";
   std::string config;  // The policy; empty: the default file, which may be missing.
   spdlog::level::level_enum log_level = spdlog::level::info;
+  std::string metrics_listen;    // Empty: not served. See ListenSocket.
+  std::string metrics_textfile;  // Empty: not written.
 
   // Not on the command line: what tests set.
   broker::Limits limits;
   service::ServerOptions server;
   bool peer_pidfd = true;
   size_t registrar_threads = 0;  // 0: one a core, at least four.
+  std::chrono::milliseconds metrics_textfile_every = host::Textfile::kEvery;
 };
 
 // Fills `options` from the command line. False: the program ends with *exit_code (after --help,

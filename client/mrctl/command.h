@@ -50,6 +50,7 @@ int RunDevices(const GlobalOptions& options);
 int RunStatus(const GlobalOptions& options);
 int RunSessions(const GlobalOptions& options);
 int RunLeases(const GlobalOptions& options, uint64_t session_id);
+int RunMetrics(const GlobalOptions& options);
 int RunVersion(const GlobalOptions& options);
 
 }  // namespace mrctl

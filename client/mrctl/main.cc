@@ -183,7 +183,7 @@ int Run(int argc, char** argv) {
                "errors and notes on stderr: one JSON object a line");
   app.add_flag("--admin", line.global.admin,
                "Attach as an admin, over DIR-admin.\n"
-               "Implied by sessions and leases");
+               "Implied by sessions, leases and metrics");
   app.set_version_flag("--version", "mrctl " + std::string(mrd::kVersion), "Print the version");
   CLI::App* devices = app.add_subcommand("devices", "List the RDMA devices of the daemon");
   CLI::App* status =
@@ -193,6 +193,8 @@ int Run(int argc, char** argv) {
   leases->add_option("--session", line.session_text, "Only of this one")
       ->type_name("ID")
       ->check(Parsed(ParseSessionId, &line.session_id));
+  CLI::App* metrics = app.add_subcommand(
+      "metrics", "Print the daemon's metrics, as Prometheus\nreads them (admin)");
   AddRegister(app, line);
   const PolicyCommands policy = AddPolicy(app, line);
   CLI::App* version = app.add_subcommand("version", "Print the version");
@@ -207,11 +209,12 @@ int Run(int argc, char** argv) {
     line.global.json = app.count("--json") > 0;
     return mrctl::Fail(line.global, absl::InvalidArgumentError(mrd::cli::UsageError(app, error)));
   }
-  if (sessions->parsed() || leases->parsed()) line.global.admin = true;
+  if (sessions->parsed() || leases->parsed() || metrics->parsed()) line.global.admin = true;
   if (devices->parsed()) return mrctl::RunDevices(line.global);
   if (status->parsed()) return mrctl::RunStatus(line.global);
   if (sessions->parsed()) return mrctl::RunSessions(line.global);
   if (leases->parsed()) return mrctl::RunLeases(line.global, line.session_id);
+  if (metrics->parsed()) return mrctl::RunMetrics(line.global);
   if (version->parsed()) return mrctl::RunVersion(line.global);
   if (policy.check->parsed()) return mrctl::RunPolicyCheck(line.global, line.policy_file);
   if (policy.explain->parsed()) return mrctl::RunPolicyExplain(line.global, line.explain);

@@ -175,6 +175,15 @@ Amounts Books::Total() const {
   return total_;
 }
 
+std::map<uint32_t, Amounts> Books::ByUid() const {
+  std::map<uint32_t, Amounts> by_uid;
+  MutexLock lock(mutex_);
+  for (const Holder* holder : holders_) {
+    if (holder->booked_ != Amounts{}) by_uid[holder->subject_.uid] += holder->booked_;
+  }
+  return by_uid;
+}
+
 std::vector<QuotaView> Books::Quotas(const Holder& holder) const {
   MutexLock lock(mutex_);
   const std::string& of = holder.match_.account;

@@ -5,6 +5,7 @@
 #define MRD_DAEMON_BROKER_BOOKS_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -91,6 +92,8 @@ class Books {
   Amounts Used(const std::string& account) const;
   Amounts Used(uint32_t uid) const { return Used(policy::AccountOfUid(uid)); }
   Amounts Total() const;
+  // Of every uid that has something, whatever account it counts to.
+  std::map<uint32_t, Amounts> ByUid() const;
   std::vector<QuotaView> Quotas(const Holder& holder) const;
 
  private:

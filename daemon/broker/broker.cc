@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/registration.h"
+#include "daemon/broker/session_end.h"
 #include "daemon/broker/teardown.h"
 #include "mrd/v1/status.h"
 
@@ -37,13 +38,15 @@ absl::Status SessionUnknown() {
                    {.advice = "Attach again"});
 }
 
-Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads)
+Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads, Observer& observer)
     : fabric_(fabric),
+      observer_(observer),
+      session_log_(observer),
       limits_(WithDefaults(limits)),
       books_(limits_),
       next_id_(RandomStart()),
       devices_(fabric, registrar_),
-      registrar_(limits_, threads) {
+      registrar_(limits_, threads, observer) {
   devices_.Read();
 }
 
@@ -64,6 +67,7 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   }
   by_token_[session->token] = session;
   by_id_[session->id] = session;
+  observer_.SessionAttached();
   return session;
 }
 
@@ -107,16 +111,17 @@ size_t Broker::session_count() {
   return by_id_.size();
 }
 
-void Broker::End(const SessionRef& session) {
+void Broker::End(const SessionRef& session, SessionEnd how) {
   {
     MutexLock lock(mutex_);
     by_token_.erase(session->token);
   }
-  Teardown::Start(*this, session);
+  Teardown::Start(*this, session, how);
 }
 
 void Broker::Gone(const SessionRef& session) {
   session->link->HangUp();
+  TellEnded(*this, *session);
   books_.Release(*session->holder, {.sessions = 1});
   std::function<void()> drained;
   {
@@ -140,7 +145,7 @@ void Broker::Drain(std::function<void()> ended) {
     session->link->Send({.kind = v1::AttachEvent::DRAINING,
                          .cause = v1::AttachEvent::SHUTDOWN,
                          .message = "the daemon is ending; so does this session"});
-    End(session);
+    End(session, SessionEnd::kShutdown);
   }
 }
 
@@ -174,6 +179,13 @@ Totals Broker::Count() {
   }
   totals.mappings = mappings_.cache.count() + mappings_.window.count();
   return totals;
+}
+
+Amounts Broker::Stuck() {
+  Amounts stuck;
+  MutexLock lock(mutex_);
+  for (const auto& lease : stuck_) stuck += lease->booked();
+  return stuck;
 }
 
 LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most) {

@@ -19,8 +19,10 @@
 #include "daemon/broker/device_catalog.h"
 #include "daemon/broker/lease_clock.h"
 #include "daemon/broker/limits.h"
+#include "daemon/broker/observer.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/session.h"
+#include "daemon/broker/session_log.h"
 #include "daemon/broker/spec.h"
 #include "daemon/fabric/fabric.h"
 #include "daemon/memory/buffer.h"
@@ -57,8 +59,10 @@ class Work;
 // Thread-safe. Methods that take a Done or RegisterDone may call it before they return.
 class Broker {
  public:
-  // `fabric` and `limits` outlive the broker. REQUIRES at the end: every session has ended (Drain).
-  Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0);
+  // `fabric`, `limits` and `observer` outlive the broker. REQUIRES at the end: every session has
+  // ended (Drain).
+  Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0,
+         Observer& observer = Observer::None());
 
   // Sessions.
   // Errors: QUOTA_SESSIONS, DRAINING.
@@ -66,7 +70,7 @@ class Broker {
                                     std::shared_ptr<Link> link);
   // Ends it: endpoints, regions, domains, buffers, in this order, on the registrar's threads. At
   // once its token is worth nothing. Any number of calls.
-  void End(const SessionRef& session);
+  void End(const SessionRef& session, SessionEnd how = SessionEnd::kRevoked);
   // Errors: SESSION_UNKNOWN.
   absl::StatusOr<SessionRef> Find(const std::string& token);
   std::vector<SessionView> Sessions(uint64_t after_id, size_t most);
@@ -101,15 +105,19 @@ class Broker {
 
   std::map<std::string, uint64_t> RegionsByDevice();
   Totals Count();
+  // Every session, ending ones too.
+  std::vector<SessionRef> All();
+  // Regions that no deregistration could end.
+  Amounts Stuck();
 
   // Domains.
   // On this device, made when first asked for: of this named domain, or the session's private one
   // where it is null. May block. Errors: those of Fabric::CreateDomain, DEVICE_UNKNOWN,
-  // SESSION_UNKNOWN.
+  // POLICY_DENIED, SESSION_UNKNOWN.
   absl::StatusOr<SessionDomain> DomainFor(Session& session, const NamedDomainRef& named,
                                           const std::string& device);
   // The session is a member from now on. Errors: those of NamedDomains::Open, QUOTA_DOMAINS,
-  // SESSION_UNKNOWN.
+  // POLICY_DENIED, SESSION_UNKNOWN.
   absl::StatusOr<DomainView> OpenDomain(Session& session, const OpenDomainSpec& spec);
   // It is none any more; what it has there stays until its end. Errors: DOMAIN_UNKNOWN.
   void CloseDomain(const SessionRef& session, const std::string& name, Done done);
@@ -123,6 +131,8 @@ class Broker {
   DeviceCatalog& devices() { return devices_; }
   LeaseClock& lease_clock() { return lease_clock_; }
   Registrar& registrar() { return registrar_; }
+  Observer& observer() { return observer_; }
+  SessionLog& session_log() { return session_log_; }
   // The only one: what waits to be closed is counted whoever refused it.
   memory::Disposer& disposer() { return disposer_; }
   memory::Mappings& mappings() { return mappings_; }
@@ -134,13 +144,14 @@ class Broker {
   friend class Teardown;
   friend class Work;
 
-  std::vector<SessionRef> All();
   // Deregisters and unbooks. Returns the first error; a lease that could not be ended goes back to
   // its session or, where that is ending, is kept by the broker: its pages must not be reused while
   // a device reaches them. Those that have ended are still there afterwards, the others null.
-  absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>>& leases);
+  absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>>& leases,
+                         LeaseEnd cause);
   // The same on the registrar's threads, and then tells the session of those that have ended.
-  void EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, Event event);
+  void EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, LeaseEnd cause,
+                  Event event);
   void EndLapsedOf(const SessionRef& session, std::chrono::steady_clock::time_point now);
   absl::StatusOr<SessionDomain> MakeDomain(const std::string& device);
   // A lease with a ttl was put in.
@@ -152,6 +163,8 @@ class Broker {
   void Gone(const SessionRef& session);
 
   fabric::Fabric& fabric_;
+  Observer& observer_;
+  SessionLog session_log_;
   const Limits limits_;
   memory::Mappings mappings_;
   Books books_;

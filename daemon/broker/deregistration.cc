@@ -6,8 +6,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/broker.h"
+#include "daemon/log.h"
 #include "mrd/v1/status.h"
-#include "spdlog/spdlog.h"
 
 namespace mrd::broker {
 namespace {
@@ -77,7 +77,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
                              "those that stand"}));
   }
   auto task = [this, work, leases = std::move(leases), done = std::move(done)]() mutable {
-    const absl::Status ended = EndLeases(work->session(), leases);
+    const absl::Status ended = EndLeases(work->session(), leases, LeaseEnd::kDeregistered);
     leases.clear();
     done(ended);
   };
@@ -89,7 +89,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
 }
 
 absl::Status Broker::EndLeases(const SessionRef& session,
-                               std::vector<std::unique_ptr<Lease>>& leases) {
+                               std::vector<std::unique_ptr<Lease>>& leases, LeaseEnd cause) {
   absl::Status first_error;
   Amounts freed;
   std::vector<std::unique_ptr<Lease>> stuck;
@@ -100,6 +100,7 @@ absl::Status Broker::EndLeases(const SessionRef& session,
     freed -= lease->booked();
     if (!ended) stuck.push_back(std::move(lease));
   }
+  observer_.LeasesEnded(cause, leases.size() - stuck.size());
   books_.Release(*session->holder, freed);
   {
     MutexLock lock(session->mutex);
@@ -119,14 +120,22 @@ absl::Status Broker::EndLeases(const SessionRef& session,
 
 void Broker::KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease>> leases,
                        const absl::Status& why) {
-  for (const auto& lease : leases) {
-    spdlog::error(
-        "session {} of uid {} ({}): a region of {} bytes on {} cannot be ended: {}. It stays "
-        "booked "
-        "to the uid until the daemon ends; its pages stay pinned.",
-        session.id, session.identity.uid, session.name, lease->view.length,
-        lease->view.keys.front().device->name, std::string(why.message()));
+  if (leases.empty()) return;
+  // One line however many they are, and no bound on it: they cost memory for good.
+  Amounts all;
+  for (const auto& lease : leases) all += lease->booked();
+  const Lease& first = *leases.front();
+  log::Fields fields;
+  fields.Session(session.id).Uid(session.identity.uid).Pid(session.identity.pid);
+  fields.Device(first.view.keys.front().device->name).Lease(first.view.id);
+  if (const auto detail = DetailOf(why); detail && detail->errno_value() != 0) {
+    fields.Errno(detail->errno_value());
   }
+  log::Write(spdlog::level::err,
+             absl::StrCat(all.regions, " regions of ", all.bytes, " bytes cannot be ended: ",
+                          why.message(), ". They stay booked to the uid until the daemon ends; ",
+                          "their pages stay pinned."),
+             fields);
   MutexLock lock(mutex_);
   for (auto& lease : leases) stuck_.push_back(std::move(lease));
 }

@@ -17,10 +17,12 @@ constexpr uint64_t kFairEvery = 4;
 
 }  // namespace
 
-Registrar::Registrar(const Limits& limits, size_t threads) : limits_(limits) {
+Registrar::Registrar(const Limits& limits, size_t threads, Observer& observer)
+    : limits_(limits), observer_(observer) {
   if (threads == 0) threads = std::max(4u, std::thread::hardware_concurrency());
   most_a_session_ = std::max<size_t>(1, threads / 2);
   most_a_uid_ = std::max<size_t>(1, threads - 1);
+  thread_count_ = threads;
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
 
@@ -37,7 +39,7 @@ void Registrar::Enqueue(const Owner& owner, uint64_t weight, Task task) {
   Share& share = shares_[owner.session_id];
   share.uid = owner.uid;
   auto& queue = weight <= kLight ? share.light : share.heavy;
-  queue.push_back({weight, sequence_++, std::move(task)});
+  queue.push_back({weight, sequence_++, std::chrono::steady_clock::now(), std::move(task)});
   ++by_uid_[owner.uid].waiting;
   ++queued_;
   changed_.NotifyOne();
@@ -102,6 +104,11 @@ size_t Registrar::queued() const {
   return queued_;
 }
 
+Registrar::Load Registrar::load() const {
+  MutexLock lock(mutex_);
+  return {queued_, running_, thread_count_};
+}
+
 bool Registrar::NextLocked(Owner* owner, Item* item) {
   const bool oldest_first = picks_ % kFairEvery == 0;
   Shares::iterator best = shares_.end();
@@ -129,11 +136,13 @@ bool Registrar::NextLocked(Owner* owner, Item* item) {
   UidShare& of_uid = by_uid_.at(owner->uid);
   --of_uid.waiting;
   ++of_uid.running;
+  ++running_;
   --queued_;
   return true;
 }
 
 void Registrar::EndedLocked(const Owner& owner) {
+  --running_;
   const auto share = shares_.find(owner.session_id);
   if (--share->second.running == 0 && share->second.waiting() == 0) shares_.erase(share);
   const auto of_uid = by_uid_.find(owner.uid);
@@ -148,6 +157,7 @@ void Registrar::Run() {
     Item item;
     if (NextLocked(&owner, &item)) {
       mutex_.Unlock();
+      observer_.TaskWaited(std::chrono::steady_clock::now() - item.queued);
       item.task();
       item.task = nullptr;  // What it held may take long to go: not under the lock.
       mutex_.Lock();

@@ -5,6 +5,7 @@
 #define MRD_DAEMON_BROKER_REGISTRAR_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "daemon/broker/limits.h"
+#include "daemon/broker/observer.h"
 #include "daemon/mutex.h"
 
 namespace mrd::broker {
@@ -30,7 +32,8 @@ class Registrar {
   using Task = absl::AnyInvocable<void()>;
 
   // `threads` of 0: one a core, at least four.
-  Registrar(const Limits& limits, size_t threads);
+  // `observer` outlives it.
+  Registrar(const Limits& limits, size_t threads, Observer& observer = Observer::None());
   // Runs what is queued, then ends the threads.
   ~Registrar();
 
@@ -56,10 +59,18 @@ class Registrar {
   size_t most_a_session() const { return most_a_session_; }
   size_t queued() const;
 
+  struct Load {
+    size_t queued;   // Tasks that wait for a thread.
+    size_t running;  // Threads that run one.
+    size_t threads;
+  };
+  Load load() const;
+
  private:
   struct Item {
     uint64_t weight;
     uint64_t sequence;
+    std::chrono::steady_clock::time_point queued;
     Task task;
   };
   // Of a session.
@@ -86,6 +97,7 @@ class Registrar {
   void Run();
 
   const Limits limits_;
+  Observer& observer_;
   std::atomic<int> inline_slots_{0};
   mutable Mutex mutex_;
   CondVar changed_;
@@ -93,11 +105,13 @@ class Registrar {
   Shares shares_ MRD_GUARDED_BY(mutex_);
   std::unordered_map<uint32_t, UidShare> by_uid_ MRD_GUARDED_BY(mutex_);
   size_t queued_ MRD_GUARDED_BY(mutex_) = 0;
+  size_t running_ MRD_GUARDED_BY(mutex_) = 0;
   uint64_t sequence_ MRD_GUARDED_BY(mutex_) = 0;
   uint64_t picks_ MRD_GUARDED_BY(mutex_) = 0;
   bool ending_ MRD_GUARDED_BY(mutex_) = false;
   size_t most_a_session_ = 1;
   size_t most_a_uid_ = 1;
+  size_t thread_count_ = 0;
   std::vector<std::thread> threads_;
 };
 

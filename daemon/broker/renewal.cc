@@ -58,7 +58,7 @@ void Broker::EndLapsedOf(const SessionRef& session, Expiries::Clock::time_point 
     if (lapsed.empty()) return;
     work.emplace(Work(*this, session));
   }
-  EndAndTell(*std::move(work), std::move(lapsed),
+  EndAndTell(*std::move(work), std::move(lapsed), LeaseEnd::kLapsed,
              {.kind = v1::AttachEvent::LAPSED, .message = "not renewed within their ttl"});
 }
 
@@ -66,12 +66,13 @@ void Broker::WatchLocked(Session& session) {
   if (const auto next = session.expiries.next()) lease_clock_.Watch(session.id, *next);
 }
 
-void Broker::EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, Event event) {
+void Broker::EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, LeaseEnd cause,
+                        Event event) {
   const Owner owner = work.session()->owner();
-  registrar_.SubmitCleanup(owner, [this, work = std::move(work), leases = std::move(leases),
+  registrar_.SubmitCleanup(owner, [this, work = std::move(work), leases = std::move(leases), cause,
                                    event = std::move(event)]() mutable {
     // The fence first: whoever is told may use the pages for something else.
-    EndLeases(work.session(), leases).IgnoreError();  // What would not end is not told of.
+    EndLeases(work.session(), leases, cause).IgnoreError();  // What would not end is not told of.
     for (const auto& lease : leases) {
       if (lease) event.lease_ids.push_back(lease->view.id);
     }

@@ -22,6 +22,7 @@
 #include "daemon/broker/identity.h"
 #include "daemon/broker/lease.h"
 #include "daemon/broker/named_domain.h"
+#include "daemon/broker/observer.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/request_log.h"
 #include "daemon/memory/buffer.h"
@@ -73,6 +74,15 @@ struct SessionView {
   std::string rule;  // Of the policy; empty: none.
 };
 
+// What is known of a session's end as it begins.
+struct SessionEnding {
+  SessionEnd how = SessionEnd::kRevoked;
+  std::chrono::steady_clock::time_point since;
+  Amounts held;
+  size_t buffers = 0;
+  size_t leases = 0;
+};
+
 // Thread-safe by its mutex. State is public to the parts of the broker, which take the lock.
 class Session {
  public:
@@ -109,6 +119,7 @@ class Session {
   Mutex mutex;
   // Set once, before anything is taken out: whoever adds something looks at it under the same lock.
   bool ending MRD_GUARDED_BY(mutex) = false;
+  SessionEnding end MRD_GUARDED_BY(mutex);  // Set with `ending`.
   // Calls that hold something of it, and its teardown. When the last of them is over it holds
   // nothing any more.
   size_t pending MRD_GUARDED_BY(mutex) = 0;

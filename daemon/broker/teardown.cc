@@ -10,12 +10,14 @@ constexpr size_t kRegionsAPart = 512;
 
 }  // namespace
 
-void Teardown::Start(Broker& broker, const SessionRef& session) {
+void Teardown::Start(Broker& broker, const SessionRef& session, SessionEnd how) {
   std::shared_ptr<Teardown> self;
   {
     MutexLock lock(session->mutex);
     if (session->ending) return;
     session->ending = true;
+    session->end = {how, std::chrono::steady_clock::now(), session->held, session->buffers.size(),
+                    session->leases.size()};
     self.reset(new Teardown(broker, Work(broker, session)));
     self->endpoints_.swap(session->endpoints);
     const size_t parts =
@@ -51,7 +53,7 @@ void Teardown::EndEndpoints() {
 
 void Teardown::EndRegions(size_t part) {
   // Whoever is told of an error has gone: the broker keeps what would not end.
-  broker_.EndLeases(work_.session(), parts_[part]).IgnoreError();
+  broker_.EndLeases(work_.session(), parts_[part], LeaseEnd::kSessionEnded).IgnoreError();
   parts_[part].clear();
   if (--parts_left_ == 0) EndRest();
 }

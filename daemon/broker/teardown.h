@@ -17,7 +17,7 @@ namespace mrd::broker {
 class Teardown : public std::enable_shared_from_this<Teardown> {
  public:
   // Does nothing where the session is ending already.
-  static void Start(Broker& broker, const SessionRef& session);
+  static void Start(Broker& broker, const SessionRef& session, SessionEnd how);
 
  private:
   Teardown(Broker& broker, Work work) : broker_(broker), work_(std::move(work)) {}

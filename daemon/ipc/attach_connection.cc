@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/ipc/end_connection.h"
+#include "daemon/log.h"
 #include "mrd/v1/status.h"
 #include "mrd/v1/version.h"
-#include "spdlog/spdlog.h"
 
 namespace mrd::ipc {
 namespace {
@@ -74,13 +74,15 @@ bool AttachConnection::Start() {
   readable_ = EventSource(loop_, socket_.get(), EPOLLIN | EPOLLRDHUP,
                           [this](uint32_t events) { OnReady(events); });
   too_late_ = EventSource(loop_, kHandshake, [this] {
-    spdlog::debug("attach: no hello within {} s", kHandshake.count());
+    log::Write(spdlog::level::debug,
+               absl::StrCat("attach: no hello within ", kHandshake.count(), " s"),
+               log::Fields().Uid(uid_));
     Close();
   });
   return readable_ && too_late_;
 }
 
-void AttachConnection::Close() {
+void AttachConnection::Close(broker::SessionEnd how) {
   const auto self = shared_from_this();
   readable_.reset();
   death_.reset();
@@ -90,9 +92,10 @@ void AttachConnection::Close() {
     MutexLock lock(mutex_);
     session = std::move(session_);
     session_ = nullptr;
+    if (broken_) how = broker::SessionEnd::kProtocol;
     shutdown(socket_.get(), SHUT_RDWR);
   }
-  if (session) broker_.End(session);
+  if (session) broker_.End(session, how);
   closed_(this);
 }
 
@@ -104,7 +107,8 @@ void AttachConnection::OnReady(uint32_t) {
     if (standing && state_ == kAttached) {
       too_late_.reset();
       if (!death_ && peer_.pidfd) {
-        death_ = EventSource(loop_, peer_.pidfd.get(), EPOLLIN, [this](uint32_t) { Close(); });
+        death_ = EventSource(loop_, peer_.pidfd.get(), EPOLLIN,
+                             [this](uint32_t) { Close(broker::SessionEnd::kPidfd); });
         standing = static_cast<bool>(death_);  // Else a fork could keep a dead session.
       }
     }
@@ -147,9 +151,15 @@ bool AttachConnection::ReceiveLocked(int most) {
 }
 
 void AttachConnection::Warn(const std::string& what) {
-  warnings_.Warn(uid_, absl::StrCat("attach: pid ", peer_.pid, " of uid ", uid_, " ", what,
-                                    session_ ? "; session " : "; it is hung up on",
-                                    session_ ? absl::StrCat(session_->id, " ends") : ""));
+  broken_ = true;
+  log::Fields fields;
+  if (session_) fields.Session(session_->id);
+  fields.Uid(uid_).Pid(peer_.pid);
+  warnings_.Warn(uid_,
+                 absl::StrCat("attach: pid ", peer_.pid, " of uid ", uid_, " ", what,
+                              session_ ? "; session " : "; it is hung up on",
+                              session_ ? absl::StrCat(session_->id, " ends") : ""),
+                 fields);
 }
 
 void AttachConnection::Dispose(Packet& packet) {
@@ -180,6 +190,7 @@ bool AttachConnection::Handle(Packet& packet) {
 bool AttachConnection::Refuse(const absl::Status& status) {
   v1::DaemonPacket packet;
   v1::AttachRefusal* refusal = packet.mutable_refusal();
+  broker_.observer().Refused(ReasonOf(status));
   refusal->set_code(static_cast<int>(status.code()));
   refusal->set_message(std::string(status.message()));
   if (const auto detail = DetailOf(status)) refusal->set_detail(detail->SerializeAsString());
@@ -273,8 +284,10 @@ bool AttachConnection::Admit() {
   limits->set_max_buffers(session_->terms()->limits.buffers);
   limits->set_max_ranges_per_call(broker_.limits().ranges_per_call);
   limits->set_max_message_bytes(options_.max_message_bytes);
-  spdlog::debug("session {} attached: uid {} pid {} ({})", session_->id, peer_.uid, peer_.pid,
-                session_->identity.comm);
+  broker_.session_log().Write(
+      spdlog::level::debug, session_->id, session_->identity,
+      absl::StrCat("session attached: ", session_->identity.comm, name_.empty() ? "" : ", named ",
+                   name_, options_.admin ? ", an admin" : ""));
   return ipc::Send(socket_.get(), packet.SerializeAsString());
 }
 

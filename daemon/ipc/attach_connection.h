@@ -55,8 +55,8 @@ class AttachConnection : public broker::Link,
 
   // Takes packets from now on. False: it cannot, and is to be closed.
   bool Start();
-  // Ends the connection and its session.
-  void Close();
+  // Ends the connection and its session, for this reason where its own protocol gave none.
+  void Close(broker::SessionEnd how = broker::SessionEnd::kHangUp);
   uid_t uid() const { return uid_; }
   // Whether it has, or had, a session.
   bool attached() const { return was_attached_; }
@@ -83,7 +83,7 @@ class AttachConnection : public broker::Link,
   bool Admit() MRD_REQUIRES(mutex_);
   bool Refuse(const absl::Status& status);
   void Dispose(Packet& packet);
-  // Of something that ends the connection.
+  // Of something that ends the connection: the peer broke the protocol.
   void Warn(const std::string& what) MRD_REQUIRES(mutex_);
 
   sd_event* const loop_;
@@ -108,6 +108,7 @@ class AttachConnection : public broker::Link,
   std::string name_ MRD_GUARDED_BY(mutex_);
   std::string nonce_ MRD_GUARDED_BY(mutex_);
   bool clients_pidfd_ MRD_GUARDED_BY(mutex_) = false;
+  bool broken_ MRD_GUARDED_BY(mutex_) = false;  // The protocol, by the peer.
   broker::SessionRef session_ MRD_GUARDED_BY(mutex_);
   bool SendLocked(v1::DaemonPacket& packet) MRD_REQUIRES(send_mutex_);
   bool TellLostLocked() MRD_REQUIRES(send_mutex_);

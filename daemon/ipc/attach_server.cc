@@ -31,9 +31,11 @@ void AttachServer::Accept(UniqueFd socket) {
   }
   const uid_t uid = peer->uid;
   if (broker_.disposer().Stuck(uid)) {
-    warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid,
-                                     " is closed: ", memory::Disposer::kMostWaiting,
-                                     " of its descriptors wait for a close that hangs"));
+    warnings_.Warn(uid,
+                   absl::StrCat("attach: a connection of uid ", uid,
+                                " is closed: ", memory::Disposer::kMostWaiting,
+                                " of its descriptors wait for a close that hangs"),
+                   log::Fields().Uid(uid));
     return EndConnection(std::move(socket), uid, broker_.disposer());
   }
   // Those with a session are bounded by the books, by a limit that a rule may raise: beyond what is
@@ -42,8 +44,10 @@ void AttachServer::Accept(UniqueFd socket) {
   const Count count = known == by_uid_.end() ? Count() : known->second;
   const broker::Limits& limits = broker_.limits();
   if (count.all >= limits.sessions + limits.unattached && count.waiting >= limits.unattached) {
-    warnings_.Warn(uid, absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
-                                     count.all, " already"));
+    warnings_.Warn(uid,
+                   absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
+                                count.all, " already"),
+                   log::Fields().Uid(uid));
     return EndConnection(std::move(socket), uid, broker_.disposer());
   }
   Count& counted = by_uid_[uid];

@@ -34,8 +34,9 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   if (!peer.ok()) return EndConnection(std::move(connection), kOverflowUid, disposer_);
   const uid_t peer_uid = peer->uid;
   const auto refuse = [&](absl::string_view why) {
-    warnings_->Warn(
-        peer_uid, absl::StrCat("a connection of uid ", peer_uid, " to mrd.sock is closed: ", why));
+    warnings_->Warn(peer_uid,
+                    absl::StrCat("a connection of uid ", peer_uid, " to mrd.sock is closed: ", why),
+                    log::Fields().Uid(peer_uid));
     EndConnection(std::move(connection), peer_uid, disposer_);
   };
   if (disposer_.Stuck(peer_uid)) {
@@ -66,7 +67,8 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   server_.serve(
       std::move(connection), peer_uid, [warnings = warnings_, uid = peer_uid](const char* what) {
         warnings->Warn(uid,
-                       absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what));
+                       absl::StrCat("a connection of uid ", uid, " to mrd.sock is ended: ", what),
+                       log::Fields().Uid(uid));
       });
 }
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "spdlog/spdlog.h"
+#include "absl/strings/str_cat.h"
 
 namespace mrd::ipc {
 
@@ -24,13 +24,14 @@ std::optional<uint64_t> SparseWarnings::Happened(uid_t uid, Clock::time_point no
   return 0;
 }
 
-void SparseWarnings::Warn(uid_t uid, const std::string& text) {
+void SparseWarnings::Warn(uid_t uid, const std::string& text, const log::Fields& fields) {
   const auto silent = Happened(uid);
   if (!silent) return;
   if (*silent == 0) {
-    spdlog::warn("{}", text);
+    log::Write(spdlog::level::warn, text, fields);
   } else {
-    spdlog::warn("{} ({} more since the last warning)", text, *silent);
+    log::Write(spdlog::level::warn,
+               absl::StrCat(text, " (", *silent, " more since the last warning)"), fields);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "daemon/log.h"
 #include "daemon/mutex.h"
 
 namespace mrd::ipc {
@@ -26,7 +27,7 @@ class SparseWarnings {
   std::optional<uint64_t> Happened(uid_t uid, Clock::time_point now = Clock::now());
 
   // Logs `text` where Happened says so, with how often it happened since the last time.
-  void Warn(uid_t uid, const std::string& text);
+  void Warn(uid_t uid, const std::string& text, const log::Fields& fields = {});
 
  private:
   struct Entry {

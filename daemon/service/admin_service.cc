@@ -19,6 +19,8 @@ class AdminService : public Service {
          [this](auto* call) { ListSessions(call); });
     Take(queue, generated_, &Generated::RequestListAllLeases, Admission::kAdmin,
          [this](auto* call) { ListAllLeases(call); });
+    Take(queue, generated_, &Generated::RequestGetMetrics, Admission::kAdmin,
+         [this](auto* call) { GetMetrics(call); });
   }
 
  private:
@@ -50,6 +52,21 @@ class AdminService : public Service {
     }
     call->response().set_next_after_lease_id(page.next);
     call->Finish(absl::OkStatus());
+  }
+
+  void GetMetrics(Call<v1::GetMetricsRequest, v1::GetMetricsResponse>* call) {
+    const TextSource& metrics = environment().metrics;
+    if (!metrics) {
+      return call->Finish(MakeError(v1::UNSUPPORTED, "this daemon keeps no metrics",
+                                    {.advice = "Ask one that was started as mrd"}));
+    }
+    auto work = broker::Work::Begin(broker(), call->session());
+    if (!work.ok()) return call->Finish(work.status());
+    metrics([call, work = std::make_shared<broker::Work>(*std::move(work))](
+                const std::shared_ptr<const std::string>& text) {
+      call->response().set_text(*text);
+      call->Finish(absl::OkStatus());
+    });
   }
 
   v1::Admin::AsyncService generated_;

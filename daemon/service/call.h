@@ -15,6 +15,8 @@
 #include "absl/status/status.h"
 #include "daemon/broker/session.h"
 #include "daemon/service/answers.h"
+#include "daemon/service/call_log.h"
+#include "daemon/service/call_stats.h"
 #include "daemon/service/error.h"
 #include "daemon/service/guarded_connection.h"
 #include "daemon/service/handoff.h"
@@ -38,6 +40,8 @@ struct CallEnvironment {
   // See ServerOptions::observe.
   std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;
   std::string admin_socket;
+  CallTable* calls;    // May be null.
+  TextSource metrics;  // May be empty. See ServerOptions.
 };
 
 // How a call is let in.
@@ -56,6 +60,7 @@ class Call : public Answer {
   struct Method {
     CallEnvironment* environment;
     std::string request;  // The name of its request message.
+    CallStats* stats;     // May be null: nobody counts.
     Admission admission;
     bool watch_cancel;  // cancelled() tells; costs an event more a call.
     // The member of a generated AsyncService that asks for a call of this method (RequestRegister).
@@ -79,7 +84,12 @@ class Call : public Answer {
   bool cancelled() const { return cancelled_.load(); }
 
   void Finish(const absl::Status& status) {
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - started_;
     const auto& observe = method_->environment->observe;
+    if (method_->stats) method_->stats->Finished(static_cast<int>(status.code()), took);
+    if (!status.ok() || CallsAreLogged()) {
+      TellFinished(method_->environment->broker, session_.get(), method_->request, status, took);
+    }
     if (observe) observe(method_->request, std::chrono::steady_clock::now() - started_);
     state_ = kAnswered;
     // Freed when this returns, not when the answer has gone out: gRPC has a copy of its own.

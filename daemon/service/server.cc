@@ -46,7 +46,9 @@ class GrpcServer : public Server {
                      gate_,
                      PollerCount(),
                      std::move(options.observe),
-                     options.admin_socket},
+                     options.admin_socket,
+                     options.calls,
+                     std::move(options.metrics)},
         endpoints_(broker) {
     services_.push_back(MakeAdminService(environment_));
     services_.push_back(MakeDevicesService(environment_));

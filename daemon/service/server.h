@@ -10,6 +10,7 @@
 #include <string>
 
 #include "daemon/broker/broker.h"
+#include "daemon/service/call_stats.h"
 #include "daemon/unique_fd.h"
 
 namespace mrd::service {
@@ -32,6 +33,11 @@ struct ServerOptions {
   // Told of each call, by the name of its request message ("RegisterRequest"), as its answer is
   // handed to gRPC: the time since the request had been parsed. From any thread; may be empty.
   std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;
+  // Counts the calls of each method; may be null. Outlives the server.
+  CallTable* calls = nullptr;
+  // What GetMetrics answers: calls back once, from any thread, and does not block its caller.
+  // Empty: the method is not there.
+  TextSource metrics;
 };
 
 // Thread-safe.

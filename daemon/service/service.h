@@ -23,6 +23,7 @@ class Service {
 
  protected:
   broker::Broker& broker() { return environment_.broker; }
+  const CallEnvironment& environment() const { return environment_; }
 
   template <typename Generated, typename Base, typename Request, typename Response>
   void Take(grpc::ServerCompletionQueue* queue, Generated& generated,
@@ -34,6 +35,7 @@ class Service {
     auto method = std::make_shared<typename Call<Request, Response>::Method>();
     method->environment = &environment_;
     method->request = Request::descriptor()->name();
+    method->stats = environment_.calls ? &environment_.calls->Of(MethodName<Request>()) : nullptr;
     method->admission = admission;
     method->watch_cancel = watch_cancel;
     method->accept = [&generated, request, queue](auto* context, auto* message, auto* writer,
@@ -46,6 +48,12 @@ class Service {
   }
 
  private:
+  // Each method has a request message of its own, named after it.
+  template <typename Request>
+  static std::string MethodName() {
+    return MethodOf(Request::descriptor()->name());
+  }
+
   CallEnvironment& environment_;
   std::vector<std::shared_ptr<void>> methods_;
 };

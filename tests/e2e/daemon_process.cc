@@ -65,6 +65,10 @@ ProcessOptions DaemonProcess::CommandFor(const DaemonOptions& options,
   ProcessOptions process;
   process.argv = {"tests/e2e/test_daemon", "--fabric=" + options.fabric, "--socket-dir=" + dir_,
                   "--log-level=" + options.log_level, "--config=" + policy_file()};
+  for (std::string arg : options.args) {
+    if (const size_t at = arg.find('@'); at != std::string::npos) arg.replace(at, 1, base_);
+    process.argv.push_back(std::move(arg));
+  }
   process.environment = {{"MRD_FAKE_VERBS", options.devices},
                          {"MRD_TEST_SET", options.set},
                          // Few arenas: the heap's mappings say nothing of the daemon's.

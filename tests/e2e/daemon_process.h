@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/e2e/process.h"
 
@@ -17,6 +18,7 @@ struct DaemonOptions {
   bool own_pid_namespace = false;
   std::string log_level = "info";
   std::string policy = {};  // Text of its policy file.
+  std::vector<std::string> args = {};  // Beside those above; @ stands for the test's own directory.
 };
 
 // Descriptors and mappings of a process.

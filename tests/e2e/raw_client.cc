@@ -195,6 +195,10 @@ Answer<v1::ListAllLeasesResponse> RawClient::ListAllLeases(uint64_t session_id, 
   return Do(stubs_->admin, &v1::Admin::Stub::ListAllLeases, request);
 }
 
+Answer<v1::GetMetricsResponse> RawClient::GetMetrics() {
+  return Do(stubs_->admin, &v1::Admin::Stub::GetMetrics, v1::GetMetricsRequest());
+}
+
 void AddRange(v1::RegisterRequest* request, uint64_t buffer_id, uint64_t addr, uint64_t length,
               uint64_t offset) {
   v1::Range* range = request->add_ranges();

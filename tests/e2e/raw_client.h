@@ -97,6 +97,8 @@ class RawClient {
   Answer<v1::ListAllLeasesResponse> ListAllLeases(uint64_t session_id = 0, uint64_t after = 0,
                                                   uint32_t page_size = 0);
 
+  Answer<v1::GetMetricsResponse> GetMetrics();
+
   // Sets the deadline and the token.
   void Prepare(grpc::ClientContext* context, milliseconds deadline = seconds(60)) const;
 

@@ -59,6 +59,9 @@ bool Set(Options& options, const std::string& name, uint64_t value) {
   if (name == "idle_ms") return options.server.idle = std::chrono::milliseconds(value), true;
   if (name == "rpc_memory") return options.server.memory = value, true;
   if (name == "peer_pidfd") return options.peer_pidfd = value != 0, true;
+  if (name == "textfile_ms") {
+    return options.metrics_textfile_every = std::chrono::milliseconds(value), true;
+  }
   if (name == "registrar_threads") return options.registrar_threads = value, true;
   return false;
 }
