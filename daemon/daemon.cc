@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
+#include "daemon/host/hotplug.h"
 #include "daemon/ipc/attach_server.h"
 #include "daemon/ipc/rpc_acceptor.h"
 #include "daemon/ipc/socket_dir.h"
@@ -116,7 +118,8 @@ service::ServerOptions ServerOptionsOf(const Options& options) {
 
 class Daemon {
  public:
-  Daemon(const Options& options, fabric::Fabric& fabric, ipc::SocketDir& sockets, sd_event* loop)
+  Daemon(const Options& options, fabric::Fabric& fabric, fabric::verbs::Api& verbs,
+         ipc::SocketDir& sockets, sd_event* loop)
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads),
@@ -125,7 +128,12 @@ class Daemon {
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
             "the end")),
-        sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {}
+        sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {
+    // The soft fabric's device stays.
+    if (fabric.name() == "verbs") {
+      hotplug_.emplace(loop, verbs, [this] { broker_.device_watch().Look(); });
+    }
+  }
 
   // A first signal ends in order, a second one at once.
   void OnSignal(int signal) {
@@ -161,6 +169,7 @@ class Daemon {
   Front front_;
   ipc::EventSource on_drained_;
   ipc::EventSource sweep_;
+  std::optional<host::HotPlug> hotplug_;
 };
 
 int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
@@ -212,7 +221,7 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
     return 1;
   }
   {
-    Daemon daemon(options, **fabric, *sockets, loop);
+    Daemon daemon(options, **fabric, verbs, *sockets, loop);
     if (!TakeSignals(loop, &daemon)) {
       daemon.Shutdown();
       return 1;

@@ -43,8 +43,13 @@ Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads)
       books_(limits_),
       next_id_(RandomStart()),
       devices_(fabric, registrar_),
+      device_watch_(*this),
       registrar_(limits_, threads) {
-  devices_.Read();
+  device_watch_.Start();
+}
+
+Broker::~Broker() {
+  fabric_.Watch({});  // No look is asked for any more; those that are queued are the registrar's.
 }
 
 absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
@@ -141,7 +146,7 @@ void Broker::Drain(std::function<void()> ended) {
 absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::string& device) {
   const auto find = [&]() MRD_REQUIRES(session.mutex) -> DomainSlot* {
     for (DomainSlot& slot : session.domains) {
-      if (slot.device->name == device) return &slot;
+      if (slot.device->name == device && !device_watch_.IsGone(*slot.device)) return &slot;
     }
     return nullptr;
   };
@@ -153,21 +158,22 @@ absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::str
     }
   }
   SessionDomain fresh;  // Declared before the lock: where it is not used, it ends after it.
-  for (const bool refresh : {false, true}) {
-    for (const DeviceRef& known : refresh ? devices_.Read() : devices_.Known()) {
-      if (known->name == device) fresh.device = known;
-    }
-    if (fresh.device) break;
-  }
-  if (!fresh.device) {
-    return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device ", device, " here"),
-                     {.advice = "ListDevices (mrctl devices) shows those there are"});
-  }
   auto domain = fabric_.CreateDomain(device);
   if (!domain.ok()) return domain.status();
   fresh.domain = *std::move(domain);
+  for (const bool anew : {false, true}) {
+    for (const DeviceRef& known : anew ? devices_.Read(anew) : devices_.Known()) {
+      if (known->name == device && known->generation == fresh.domain->generation()) {
+        fresh.device = known;
+      }
+    }
+    if (fresh.device) break;
+  }
+  if (!fresh.device) return DeviceRemoved(device);  // And maybe here again.
   MutexLock lock(session.mutex);
   if (session.ending) return SessionUnknown();
+  // Whoever ends all on the device has looked at this session already, or looks after this.
+  if (device_watch_.IsGone(*fresh.device)) return DeviceRemoved(device);
   // Another call of the session may have made one meanwhile: all of a session's regions on a device
   // lie in one domain.
   DomainSlot* slot = find();

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/broker/books.h"
 #include "daemon/broker/device_catalog.h"
+#include "daemon/broker/device_watch.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/registrar.h"
 #include "daemon/broker/session.h"
@@ -63,6 +64,7 @@ class Broker {
  public:
   // `fabric` and `limits` outlive the broker. REQUIRES at the end: every session has ended (Drain).
   Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0);
+  ~Broker();
 
   // Sessions.
   // Errors: QUOTA_SESSIONS, DRAINING.
@@ -98,13 +100,15 @@ class Broker {
   std::map<std::string, uint64_t> RegionsByDevice();
   Totals Count();
   // Of this session on this device, made when first asked for. May block.
-  // Errors: those of Fabric::CreateDomain, SESSION_UNKNOWN.
+  // Errors: those of Fabric::CreateDomain, SESSION_UNKNOWN. A domain that is asked for while its
+  // device is replaced by one of the same name is one of either, and says which.
   absl::StatusOr<SessionDomain> DomainFor(Session& session, const std::string& device);
 
   uint64_t NextId() { return next_id_.fetch_add(1); }
   fabric::Fabric& fabric() { return fabric_; }
   Books& books() { return books_; }
   DeviceCatalog& devices() { return devices_; }
+  DeviceWatch& device_watch() { return device_watch_; }
   Registrar& registrar() { return registrar_; }
   // The only one: what waits to be closed is counted whoever refused it.
   memory::Disposer& disposer() { return disposer_; }
@@ -112,7 +116,9 @@ class Broker {
   const Limits& limits() const { return limits_; }
 
  private:
+  friend class DeviceWatch;
   friend class Registration;
+  friend class Removal;
   friend class Teardown;
   friend class Work;
 
@@ -145,6 +151,7 @@ class Broker {
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.
   memory::Disposer disposer_;
   DeviceCatalog devices_;
+  DeviceWatch device_watch_;
 
   Registrar registrar_;  // Last: its threads use all of the above.
 };

@@ -1,7 +1,5 @@
 #include "daemon/broker/device_catalog.h"
 
-#include <sys/types.h>
-
 #include <memory>
 #include <utility>
 
@@ -9,9 +7,6 @@ namespace mrd::broker {
 namespace {
 
 constexpr std::chrono::seconds kFresh{1};
-
-// Whose share of the registrar's threads a look takes; ids of sessions begin at 1.
-constexpr Owner kDaemon{0, static_cast<uid_t>(-1)};
 
 }  // namespace
 
@@ -24,11 +19,11 @@ std::vector<DeviceRef> DeviceCatalog::Known() {
   return devices_;
 }
 
-std::vector<DeviceRef> DeviceCatalog::Read() {
+std::vector<DeviceRef> DeviceCatalog::Read(bool anew) {
   {
     MutexLock lock(mutex_);
     while (reading_) changed_.Wait(mutex_);
-    if (FreshLocked()) return devices_;
+    if (!anew && FreshLocked()) return devices_;
     reading_ = true;
   }
   std::vector<DeviceRef> fresh;
@@ -57,7 +52,7 @@ void DeviceCatalog::List(DevicesDone done) {
     }
   }
   if (fresh) return done(known);
-  registrar_.SubmitCleanup(kDaemon, [this] {
+  registrar_.SubmitCleanup(kDaemonsOwn, [this] {
     const auto devices = Read();
     std::vector<DevicesDone> wanted;
     {

@@ -26,8 +26,8 @@ class DeviceCatalog {
 
   // However old.
   std::vector<DeviceRef> Known();
-  // Not older than a second. May block.
-  std::vector<DeviceRef> Read();
+  // Not older than a second, or than the call where `anew` says so. May block.
+  std::vector<DeviceRef> Read(bool anew = false);
   // The same for a thread that must not block: `done` is called at once where such a list is at
   // hand, else by a thread of the registrar. Calls that come together share one look.
   void List(DevicesDone done);

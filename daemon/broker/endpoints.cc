@@ -97,12 +97,16 @@ void Endpoints::Unbook(const SessionRef& session) {
   session->held -= one;
 }
 
-bool Endpoints::Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint) {
+absl::Status Endpoints::Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint) {
   MutexLock lock(session->mutex);
-  if (session->ending) return false;
+  if (session->ending) return SessionUnknown();
+  const fabric::ConnectionInfo& info = endpoint->info;
+  if (broker_.device_watch().IsGone(info.device, info.generation)) {
+    return DeviceRemoved(info.device);
+  }
   const uint64_t id = endpoint->id;
   session->endpoints[id] = std::move(endpoint);
-  return true;
+  return absl::OkStatus();
 }
 
 void Endpoints::Listen(const SessionRef& session, std::string address, uint32_t port, int backlog,
@@ -124,10 +128,11 @@ void Endpoints::Listen(const SessionRef& session, std::string address, uint32_t 
         endpoint->info = (*listener)->info();
         endpoint->listener = *std::move(listener);
         const EndpointView view = ViewOf(*endpoint);
-        if (Keep(work->session(), endpoint)) return (*shared_done)(view);
+        const absl::Status kept = Keep(work->session(), endpoint);
+        if (kept.ok()) return (*shared_done)(view);
         endpoint.reset();
         Unbook(work->session());
-        (*shared_done)(SessionUnknown());
+        (*shared_done)(kept);
       });
   if (taken.ok()) return;
   Unbook(session);
@@ -187,11 +192,11 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> at
       endpoint->connection = std::move(made->connection);
       EndpointView view = ViewOf(*endpoint);
       view.private_data = std::move(made->private_data);
-      if (Keep(session, endpoint)) {
+      refusal = Keep(session, endpoint);
+      if (refusal.ok()) {
         attempt->Established();
         return done(std::move(view));
       }
-      refusal = SessionUnknown();
     }
     // A connection's end may block, and waits for this very thread: elsewhere.
     broker_.registrar().SubmitCleanup(session->owner(),

@@ -201,7 +201,8 @@ bool Registration::FindDomains() {
   for (const std::string& name : devices_) {
     const auto made = std::find_if(session_.domains.begin(), session_.domains.end(),
                                    [&](const DomainSlot& d) { return d.device->name == name; });
-    if (made == session_.domains.end() || !made->kept) {
+    if (made == session_.domains.end() || !made->kept ||
+        broker_.device_watch().IsGone(*made->device)) {
       domains_.clear();
       return false;
     }
@@ -404,6 +405,10 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   {
     MutexLock lock(session_.mutex);
     if (session_.ending) return SessionUnknown();
+    for (const SessionDomain& used : domains_) {
+      // Its end has looked at this session already; else it finds the leases.
+      if (broker_.device_watch().IsGone(*used.device)) return DeviceRemoved(used.device->name);
+    }
     for (auto& lease : leases_) {
       const uint64_t id = lease->view.id;
       session_.leases.emplace_hint(session_.leases.end(), id, std::move(lease));

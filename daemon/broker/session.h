@@ -44,6 +44,7 @@ struct Event {
   std::vector<uint64_t> lease_ids = {};
   std::vector<uint64_t> endpoint_ids = {};
   std::string message = {};
+  std::string device = {};
 };
 
 // The session's connection, as the broker sees it. Thread-safe; outlives the session (shared).

@@ -283,6 +283,7 @@ void AttachConnection::Send(const broker::Event& event) {
   message->mutable_lease_ids()->Add(event.lease_ids.begin(), event.lease_ids.end());
   message->mutable_endpoint_ids()->Add(event.endpoint_ids.begin(), event.endpoint_ids.end());
   message->set_message(event.message);
+  message->set_device(event.device);
   MutexLock lock(send_mutex_);
   message->set_sequence(++sequence_);
   // What does not fit the socket's buffer is lost; the next event's number tells the client so.
