@@ -42,7 +42,9 @@ FakeDevice::FakeDevice(DeviceSpec spec, int index, Live& live)
   context_.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 }
 
-FakeDevice::~FakeDevice() { close(context_.async_fd); }
+FakeDevice::~FakeDevice() {
+  if (context_.async_fd >= 0) close(context_.async_fd);
+}
 
 void FakeDevice::SetFault(const std::string& call, Fault fault) {
   MutexLock lock(mutex_);
@@ -59,6 +61,19 @@ void FakeDevice::Unplug() {
   eventfd_write(context_.async_fd, 1);  // Readable from now on.
 }
 
+void FakeDevice::Remove() {
+  MutexLock lock(mutex_);
+  removed_ = true;
+  CloseUnheld();
+}
+
+// Descriptors of the process are counted by tests.
+void FakeDevice::CloseUnheld() {
+  if (!removed_ || cm_open_ || opened_ > 0 || context_.async_fd < 0) return;
+  close(context_.async_fd);
+  context_.async_fd = -1;
+}
+
 bool FakeDevice::held() {
   MutexLock lock(mutex_);
   return cm_open_ || opened_ > 0;
@@ -69,23 +84,27 @@ void FakeDevice::ListedByCm(bool list) {
   lists_ += list ? 1 : -1;
   if (list && !let_go_) cm_open_ = true;
   if (lists_ == 0 && missed_) cm_open_ = false;
+  CloseUnheld();
 }
 
 void FakeDevice::MissedByCm() {
   MutexLock lock(mutex_);
   missed_ = true;
   if (lists_ == 0) cm_open_ = false;
+  CloseUnheld();
 }
 
 void FakeDevice::Opened(bool open) {
   MutexLock lock(mutex_);
   opened_ += open ? 1 : -1;
+  CloseUnheld();
 }
 
 std::string FakeDevice::LetGo() {
   MutexLock lock(mutex_);
   cm_open_ = false;
   let_go_ = true;
+  CloseUnheld();
   if (lists_ == 0) return "a context was let go of after its last list was freed";
   if (pds_ != 0 || mrs_ != 0 || qps_ != 0)
     return "a context was let go of with objects alive on it";

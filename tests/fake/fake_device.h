@@ -54,7 +54,7 @@ class FakeDevice {
 
   // As 'rdma link delete' of a driver without disassociation: no list has it any more, contexts
   // work on, and the kernel waits until their descriptors are closed.
-  void Remove() { removed_ = true; }
+  void Remove() MRD_EXCLUDES(mutex_);
   bool removed() const { return removed_; }
   // Whether a descriptor of it is open.
   bool held() MRD_EXCLUDES(mutex_);
@@ -94,6 +94,7 @@ class FakeDevice {
     uint64_t calls = 0;
   };
 
+  void CloseUnheld() MRD_REQUIRES(mutex_);
   int BeginSlow(const std::string& call) MRD_EXCLUDES(mutex_);
 
   const DeviceSpec spec_;
