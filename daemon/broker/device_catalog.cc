@@ -1,5 +1,6 @@
 #include "daemon/broker/device_catalog.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -36,6 +37,16 @@ std::vector<DeviceRef> DeviceCatalog::Read(bool anew) {
   reading_ = false;
   changed_.NotifyAll();
   return fresh;
+}
+
+void DeviceCatalog::Drop(const fabric::DeviceInfo& device) {
+  MutexLock lock(mutex_);
+  devices_.erase(std::remove_if(devices_.begin(), devices_.end(),
+                                [&device](const DeviceRef& each) {
+                                  return each->name == device.name &&
+                                         each->generation == device.generation;
+                                }),
+                 devices_.end());
 }
 
 void DeviceCatalog::List(DevicesDone done) {

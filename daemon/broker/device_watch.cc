@@ -66,6 +66,7 @@ void DeviceWatch::Remove(const fabric::DeviceInfo& device) {
     any_gone_ = true;
     ++pending_[device.name].removals;
   }
+  broker_.devices().Drop(device);  // Before anybody is told.
   Removal::Start(broker_, device, [this, name = device.name] { Removed(name); });
 }
 

@@ -34,7 +34,8 @@ class HotPlugTest : public DaemonTest {
   }
   std::string Devices(RawClient& client) {
     std::string text;
-    for (const auto& device : client.ListDevices().response.devices()) {
+    const auto listed = client.ListDevices();
+    for (const auto& device : listed.response.devices()) {
       text += device.name() + (device.state() == v1::Device::ACTIVE ? " up " : " down ");
     }
     return text;

@@ -23,7 +23,23 @@ class FakeUevents {
   FakeUevents(const FakeUevents&) = delete;
   FakeUevents& operator=(const FakeUevents&) = delete;
 
-  int fd() const { return fd_; }
+  fabric::verbs::Result<int> Open() MRD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return {fd_, open_error_};
+  }
+  // 0: they go well.
+  void FailOpen(int error) MRD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    open_error_ = error;
+  }
+  void FailReads(int error) MRD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    read_error_ = error;
+  }
+  int reads() MRD_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return reads_;
+  }
 
   // Those that follow are lost, and the reader is told so once.
   void Lose() MRD_EXCLUDES(mutex_) {
@@ -42,6 +58,8 @@ class FakeUevents {
 
   fabric::verbs::Result<fabric::verbs::Uevent> Read() MRD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
+    ++reads_;
+    if (read_error_ != 0) return {{}, read_error_};
     if (queue_.empty()) return {{}, EAGAIN};
     auto event = std::move(queue_.front());
     queue_.pop_front();
@@ -54,6 +72,9 @@ class FakeUevents {
  private:
   const int fd_;
   Mutex mutex_;
+  int open_error_ MRD_GUARDED_BY(mutex_) = 0;
+  int read_error_ MRD_GUARDED_BY(mutex_) = 0;
+  int reads_ MRD_GUARDED_BY(mutex_) = 0;
   bool losing_ MRD_GUARDED_BY(mutex_) = false;
   bool overflowed_ MRD_GUARDED_BY(mutex_) = false;
   std::deque<fabric::verbs::Result<fabric::verbs::Uevent>> queue_ MRD_GUARDED_BY(mutex_);

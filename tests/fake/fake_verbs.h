@@ -68,7 +68,7 @@ class FakeVerbs final : public fabric::verbs::Api {
   Result<ibv_device**> GetDeviceList() override;
   int DeviceIndex(ibv_device* device) override;
   void LetGo(ibv_context* context) override;
-  Result<int> OpenUevents() override { return {uevents_.fd(), 0}; }
+  Result<int> OpenUevents() override { return uevents_.Open(); }
   Result<fabric::verbs::Uevent> ReadUevent() override { return uevents_.Read(); }
   void FreeDeviceList(ibv_device** list) override;
   Result<ibv_context*> OpenDevice(ibv_device* device) override;

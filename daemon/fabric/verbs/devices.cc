@@ -65,6 +65,11 @@ absl::Status Devices::Missing(const std::string& name) const {
 
 Devices::Changes Devices::Refresh() {
   Changes changes;
+  lister_.RunSync([&] { Look(&changes); });
+  return changes;
+}
+
+void Devices::Look(Changes* changes) {
   failures_.clear();
   first_failure_ = absl::OkStatus();
   // First: a device that comes in between is then in rdma_cm's list alone, and not taken for one
@@ -74,16 +79,15 @@ Devices::Changes Devices::Refresh() {
     spdlog::warn("the list of devices cannot be read ({}): devices that came or went are not seen",
                  list.ok() ? "no netlink" : ErrnoName(list.error));
     if (list.ok()) api_.FreeDeviceList(list.value);
-    return changes;
+    return;
   }
   std::set<const ibv_device*> present;
   for (ibv_device** it = list.value; *it != nullptr; ++it) present.insert(*it);
-  GiveUpMissing(present, &changes);
-  OpenOfRdmaCm(!present.empty(), &changes);
-  OpenOthers(list.value, &changes);
+  GiveUpMissing(present, changes);
+  OpenOfRdmaCm(!present.empty(), changes);
+  OpenOthers(list.value, changes);
   api_.FreeDeviceList(list.value);
-  if (!changes.added.empty()) ++generation_;
-  return changes;
+  if (!changes->added.empty()) ++generation_;
 }
 
 bool Devices::Trustworthy(ibv_device** list) const {
@@ -107,15 +111,31 @@ void Devices::GiveUpMissing(const std::set<const ibv_device*>& present, Changes*
       continue;
     }
     it = devices_.erase(it);
-    gone_.insert(device->name());
-    device->GiveUp();
-    // One that has failed and is there still is not opened again before it has gone.
-    if (device->of_rdma_cm()) {
-      contexts_->GiveUp(device->context());
-    } else if (is_there) {
+    GiveUp(device, changes);
+    if (is_there && !device->of_rdma_cm()) {
       given_up_.emplace(device->name(), api_.DeviceIndex(device->context()->device));
     }
-    changes->removed.push_back(device);
+  }
+}
+
+void Devices::GiveUp(const DevicePtr& device, Changes* changes) {
+  gone_.insert(device->name());
+  device->GiveUp();
+  // One that has failed and is there still is not opened again before it has gone.
+  if (device->of_rdma_cm()) contexts_->GiveUp(device->context());
+  changes->removed.push_back(device);
+}
+
+void Devices::GiveUpForsaken(const ibv_context* fresh, Changes* changes) {
+  MutexLock lock(mutex_);
+  for (auto it = devices_.begin(); it != devices_.end(); ++it) {
+    const DevicePtr device = *it;
+    if (!device->of_rdma_cm() || device->context()->device != fresh->device) continue;
+    spdlog::warn("device {}: librdmacm has opened it anew: it counts as removed and added",
+                 device->name());
+    devices_.erase(it);
+    GiveUp(device, changes);
+    return;
   }
 }
 
@@ -139,6 +159,7 @@ void Devices::OpenOfRdmaCm(bool expected, Changes* changes) {
     ibv_context* const context = *it;
     of_rdma_cm_.insert(context->device);
     if (Find(context) != nullptr || contexts_->IsGivenUp(context)) continue;
+    GiveUpForsaken(context, changes);
     Add(
         context, true,
         [contexts = contexts_, context](bool gone) {

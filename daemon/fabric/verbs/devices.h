@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/fabric/event_loop.h"
 #include "daemon/fabric/verbs/api.h"
 #include "daemon/fabric/verbs/cm_contexts.h"
 #include "daemon/fabric/verbs/device.h"
@@ -44,7 +45,11 @@ class Devices {
  private:
   explicit Devices(Api& api) : api_(api), contexts_(std::make_shared<CmContexts>(api)) {}
 
+  void Look(Changes* changes);
   void GiveUpMissing(const std::set<const ibv_device*>& present, Changes* changes);
+  void GiveUp(const DevicePtr& device, Changes* changes) MRD_REQUIRES(mutex_);
+  // librdmacm has opened a device anew that it had mistaken for one that is gone.
+  void GiveUpForsaken(const ibv_context* fresh, Changes* changes) MRD_EXCLUDES(mutex_);
   void OpenOfRdmaCm(bool expected, Changes* changes);
   void OpenOthers(ibv_device** list, Changes* changes);
   void Add(ibv_context* context, bool endpoints, absl::AnyInvocable<void(bool gone)> close,
@@ -67,6 +72,12 @@ class Devices {
   std::set<const ibv_device*> of_rdma_cm_;          // In its last list.
   std::vector<std::string> failures_;               // Of this look.
   absl::Status first_failure_;
+
+  // All lists of devices are made by one thread. librdmacm before rdma-core 52 sorts them by
+  // address with a comparison that overflows (dev_cmp; mended in c4a5ac8bb): with addresses of
+  // several of malloc's arenas, which are those of several threads, it takes a device that is there
+  // for one that has gone, and opens it once more.
+  EventLoop lister_{"mrd-devices"};
 };
 
 }  // namespace mrd::fabric::verbs
