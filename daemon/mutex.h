@@ -6,9 +6,9 @@
 //   attach socket   one packet of one attach connection: received and recorded in one step (ipc)
 //   Broker          the table of sessions
 //   Session         all that one session holds
-//   Books, MappingCache, AddressWindow, Mapping, Registrar, DeviceCatalog, DeviceWatch, Disposer, EventLoop,
-//   Workers, Endpoints, Answers, SparseWarnings, the table of guarded connections, an attach
-//   connection's lock for sending, and each fabric's own: leaves
+//   Books, MappingCache, AddressWindow, Mapping, Registrar, DeviceCatalog, DeviceWatch, Disposer,
+//   EventLoop, Workers, Endpoints, Answers, SparseWarnings, the table of guarded connections, an
+//   attach connection's lock for sending, and each fabric's own: leaves
 #ifndef MRD_DAEMON_MUTEX_H_
 #define MRD_DAEMON_MUTEX_H_
 
