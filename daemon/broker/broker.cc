@@ -159,6 +159,10 @@ absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const std::str
   }
   SessionDomain fresh;  // Declared before the lock: where it is not used, it ends after it.
   auto domain = fabric_.CreateDomain(device);
+  if (ReasonOf(domain.status()) == v1::DEVICE_UNKNOWN) {
+    return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device ", device, " here"),
+                     {.advice = "ListDevices (mrctl devices) shows those there are"});
+  }
   if (!domain.ok()) return domain.status();
   fresh.domain = *std::move(domain);
   for (const bool anew : {false, true}) {

@@ -81,7 +81,7 @@ under_traffic() {
   # The stock peer holds the device too, and ends once its connection broke.
   hear p
   [[ $answer = "op=loop "* && $answer != *" status=ok "* ]]
-  end_by p TERM
+  end_by p KILL
   unplugged "$device"
 
   # r, ten and a half of both; the listener and the connection.
@@ -133,7 +133,7 @@ remove_and_add() {
     does p write 0 seed:4096:"$round" --confirm
     unplug "$2"
     does p wait 30
-    end_by p TERM
+    end_by p KILL
     unplugged "$2"
     ask c event DEVICE_REMOVED "$2"
     is leases 4
