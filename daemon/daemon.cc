@@ -21,6 +21,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
+#include "daemon/host/hotplug.h"
 #include "daemon/host/log_sinks.h"
 #include "daemon/host/metrics/counters.h"
 #include "daemon/host/metrics/http_server.h"
@@ -153,8 +154,9 @@ struct Metrics {
 
 class Daemon {
  public:
-  Daemon(const Options& options, v1::Policy policy, fabric::Fabric& fabric, ipc::SocketDir& sockets,
-         host::ListenSocket metrics_socket, sd_event* loop)
+  Daemon(const Options& options, v1::Policy policy, fabric::Fabric& fabric,
+         fabric::verbs::Api& verbs, ipc::SocketDir& sockets, host::ListenSocket metrics_socket,
+         sd_event* loop)
       : loop_(loop),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads, counters_),
@@ -167,7 +169,12 @@ class Daemon {
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
             "the end")),
-        sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {}
+        sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {
+    // The soft fabric's device stays.
+    if (fabric.name() == "verbs") {
+      hotplug_.emplace(loop, verbs, [this] { broker_.device_watch().Look(); });
+    }
+  }
 
   // A first signal ends in order, a second one at once.
   void OnSignal(int signal) {
@@ -212,6 +219,7 @@ class Daemon {
   Front front_;
   ipc::EventSource on_drained_;
   ipc::EventSource sweep_;
+  std::optional<host::HotPlug> hotplug_;
 };
 
 int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
@@ -275,7 +283,8 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
     return 1;
   }
   {
-    Daemon daemon(options, *std::move(policy), **fabric, *sockets, std::move(metrics_socket), loop);
+    Daemon daemon(options, *std::move(policy), **fabric, verbs, *sockets, std::move(metrics_socket),
+                  loop);
     if (!TakeSignals(loop, &daemon)) {
       daemon.Shutdown();
       return 1;

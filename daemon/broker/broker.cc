@@ -46,8 +46,13 @@ Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads, Obs
       books_(limits_),
       next_id_(RandomStart()),
       devices_(fabric, registrar_),
+      device_watch_(*this),
       registrar_(limits_, threads, observer) {
-  devices_.Read();
+  device_watch_.Start();
+}
+
+Broker::~Broker() {
+  fabric_.Watch({});  // No look is asked for any more; those that are queued are the registrar's.
 }
 
 absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,

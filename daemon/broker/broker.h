@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/broker/books.h"
 #include "daemon/broker/device_catalog.h"
+#include "daemon/broker/device_watch.h"
 #include "daemon/broker/lease_clock.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/observer.h"
@@ -63,6 +64,7 @@ class Broker {
   // ended (Drain).
   Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0,
          Observer& observer = Observer::None());
+  ~Broker();
 
   // Sessions.
   // Errors: QUOTA_SESSIONS, DRAINING.
@@ -113,7 +115,8 @@ class Broker {
   // Domains.
   // On this device, made when first asked for: of this named domain, or the session's private one
   // where it is null. May block. Errors: those of Fabric::CreateDomain, DEVICE_UNKNOWN,
-  // POLICY_DENIED, SESSION_UNKNOWN.
+  // DEVICE_REMOVED, POLICY_DENIED, SESSION_UNKNOWN. One that is asked for while its device is
+  // replaced by one of the same name is one of either, and says which.
   absl::StatusOr<SessionDomain> DomainFor(Session& session, const NamedDomainRef& named,
                                           const std::string& device);
   // The session is a member from now on. Errors: those of NamedDomains::Open, QUOTA_DOMAINS,
@@ -130,6 +133,7 @@ class Broker {
   Books& books() { return books_; }
   DeviceCatalog& devices() { return devices_; }
   LeaseClock& lease_clock() { return lease_clock_; }
+  DeviceWatch& device_watch() { return device_watch_; }
   Registrar& registrar() { return registrar_; }
   Observer& observer() { return observer_; }
   SessionLog& session_log() { return session_log_; }
@@ -140,7 +144,9 @@ class Broker {
   const Limits& limits() const { return limits_; }
 
  private:
+  friend class DeviceWatch;
   friend class Registration;
+  friend class Removal;
   friend class Teardown;
   friend class Work;
 
@@ -184,6 +190,7 @@ class Broker {
   DeviceCatalog devices_;
   NamedDomains named_domains_;
   LeaseClock lease_clock_;
+  DeviceWatch device_watch_;
 
   Registrar registrar_;  // Last: its threads use all of the above.
 };

@@ -1,7 +1,6 @@
 #include "daemon/broker/device_catalog.h"
 
-#include <sys/types.h>
-
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -9,9 +8,6 @@ namespace mrd::broker {
 namespace {
 
 constexpr std::chrono::seconds kFresh{1};
-
-// Whose share of the registrar's threads a look takes; ids of sessions begin at 1.
-constexpr Owner kDaemon{0, static_cast<uid_t>(-1)};
 
 }  // namespace
 
@@ -24,11 +20,11 @@ std::vector<DeviceRef> DeviceCatalog::Known() {
   return devices_;
 }
 
-std::vector<DeviceRef> DeviceCatalog::Read() {
+std::vector<DeviceRef> DeviceCatalog::Read(bool anew) {
   {
     MutexLock lock(mutex_);
     while (reading_) changed_.Wait(mutex_);
-    if (FreshLocked()) return devices_;
+    if (!anew && FreshLocked()) return devices_;
     reading_ = true;
   }
   std::vector<DeviceRef> fresh;
@@ -41,6 +37,16 @@ std::vector<DeviceRef> DeviceCatalog::Read() {
   reading_ = false;
   changed_.NotifyAll();
   return fresh;
+}
+
+void DeviceCatalog::Drop(const fabric::DeviceInfo& device) {
+  MutexLock lock(mutex_);
+  devices_.erase(std::remove_if(devices_.begin(), devices_.end(),
+                                [&device](const DeviceRef& each) {
+                                  return each->name == device.name &&
+                                         each->generation == device.generation;
+                                }),
+                 devices_.end());
 }
 
 void DeviceCatalog::List(DevicesDone done) {
@@ -57,7 +63,7 @@ void DeviceCatalog::List(DevicesDone done) {
     }
   }
   if (fresh) return done(known);
-  registrar_.SubmitCleanup(kDaemon, [this] {
+  registrar_.SubmitCleanup(kDaemonsOwn, [this] {
     const auto devices = Read();
     std::vector<DevicesDone> wanted;
     {

@@ -26,9 +26,11 @@ class DeviceCatalog {
 
   // However old.
   std::vector<DeviceRef> Known();
-  // Not older than a second. May block.
-  std::vector<DeviceRef> Read();
-  // The same for a thread that must not block: `done` is called at once where such a list is at
+  // Not older than a second, or than the call where `anew` says so. May block.
+  std::vector<DeviceRef> Read(bool anew = false);
+  // It was given up: not listed from now on. Never blocks.
+  void Drop(const fabric::DeviceInfo& device);
+  // As Read, for a thread that must not block: `done` is called at once where such a list is at
   // hand, else by a thread of the registrar. Calls that come together share one look.
   void List(DevicesDone done);
   // Has the list read anew, by a thread of the registrar, where it is older than a second.

@@ -2,38 +2,44 @@
 
 #include <utility>
 
+#include "daemon/broker/device_watch.h"
+
 namespace mrd::broker {
 
-DomainSet::Slot* DomainSet::FindLocked(const std::string& device) {
-  for (Slot& slot : slots_) {
-    if (slot.device->name == device) return &slot;
+std::optional<SessionDomain> DomainSet::MadeLocked(const std::string& device, IsGone is_gone) {
+  for (const Slot& slot : slots_) {
+    if (slot.device->name != device || is_gone(*slot.device)) continue;
+    if (auto made = slot.made.lock()) return SessionDomain{slot.device, std::move(made)};
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-absl::StatusOr<SessionDomain> DomainSet::For(const std::string& device, Make make) {
+absl::StatusOr<SessionDomain> DomainSet::For(const std::string& device, Make make, IsGone is_gone) {
   {
     MutexLock lock(mutex_);
-    if (const Slot* const slot = FindLocked(device)) {
-      if (auto made = slot->made.lock()) return SessionDomain{slot->device, std::move(made)};
-    }
+    if (auto made = MadeLocked(device, is_gone)) return *std::move(made);
   }
   auto fresh = make();
   if (!fresh.ok()) return fresh;
-  // Another call may have made one meanwhile: then this one's ends, after the lock.
   MutexLock lock(mutex_);
-  Slot* slot = FindLocked(device);
-  if (!slot) slot = &slots_.emplace_back();
-  if (auto made = slot->made.lock()) return SessionDomain{slot->device, std::move(made)};
-  *slot = {fresh->device, fresh->domain, nullptr};
+  // Whoever drops all on the device has done so already, or does after this.
+  if (is_gone(*fresh->device)) return DeviceRemoved(device);
+  // Another call may have made one meanwhile: then this one's ends, after the lock.
+  if (auto made = MadeLocked(device, is_gone)) return *std::move(made);
+  std::erase_if(slots_, [](const Slot& slot) { return slot.made.expired(); });
+  slots_.push_back({fresh->device, fresh->domain, nullptr});
   return fresh;
 }
 
 std::optional<SessionDomain> DomainSet::Kept(const std::string& device) {
   MutexLock lock(mutex_);
-  const Slot* const slot = FindLocked(device);
-  if (!slot || !slot->kept) return std::nullopt;
-  return SessionDomain{slot->device, slot->kept};
+  // The newest: an older one of a device that came back may not have been dropped yet.
+  for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {
+    if (slot->device->name != device) continue;
+    if (!slot->kept) return std::nullopt;
+    return SessionDomain{slot->device, slot->kept};
+  }
+  return std::nullopt;
 }
 
 void DomainSet::Keep(const SessionDomain& domain) {
@@ -41,6 +47,18 @@ void DomainSet::Keep(const SessionDomain& domain) {
   for (Slot& slot : slots_) {
     if (slot.device == domain.device) slot.kept = domain.domain;
   }
+}
+
+std::vector<SessionDomain> DomainSet::Drop(const fabric::DeviceInfo& device) {
+  std::vector<SessionDomain> dropped;
+  MutexLock lock(mutex_);
+  std::erase_if(slots_, [&](Slot& slot) {
+    const fabric::DeviceInfo& of = *slot.device;
+    if (of.name != device.name || of.generation != device.generation) return false;
+    if (slot.kept) dropped.push_back({slot.device, std::move(slot.kept)});
+    return true;
+  });
+  return dropped;
 }
 
 std::vector<SessionDomain> DomainSet::Take() {

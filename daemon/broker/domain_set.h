@@ -20,17 +20,23 @@ class DomainSet {
  public:
   // Makes the domain on a device. May block.
   using Make = absl::FunctionRef<absl::StatusOr<SessionDomain>()>;
+  // DeviceWatch::IsGone.
+  using IsGone = absl::FunctionRef<bool(const fabric::DeviceInfo&)>;
 
   // The domain on the device of this name, made where there is none: all that its owner registers
   // on a device lies in one. One that nothing was registered in ends with the last who holds it: a
-  // refused call leaves none behind. Errors: make's.
-  absl::StatusOr<SessionDomain> For(const std::string& device, Make make);
+  // refused call leaves none behind. Errors: make's; DEVICE_REMOVED.
+  absl::StatusOr<SessionDomain> For(const std::string& device, Make make, IsGone is_gone);
 
   // One that is kept; nothing where it would have to be made.
   std::optional<SessionDomain> Kept(const std::string& device);
 
   // A region lies in it: it stays from now on.
   void Keep(const SessionDomain& domain);
+
+  // That opening of a device is gone: what is kept there is the caller's to end. REQUIRES: IsGone
+  // is true of it, so that For adds nothing there behind this.
+  std::vector<SessionDomain> Drop(const fabric::DeviceInfo& device);
 
   // All that are kept are the caller's to end.
   std::vector<SessionDomain> Take();
@@ -42,7 +48,8 @@ class DomainSet {
     std::shared_ptr<fabric::Domain> kept;
   };
 
-  Slot* FindLocked(const std::string& device) MRD_REQUIRES(mutex_);
+  std::optional<SessionDomain> MadeLocked(const std::string& device, IsGone is_gone)
+      MRD_REQUIRES(mutex_);
 
   Mutex mutex_;
   std::vector<Slot> slots_ MRD_GUARDED_BY(mutex_);

@@ -13,21 +13,20 @@ constexpr size_t kMostJoined = 256;
 }  // namespace
 
 absl::StatusOr<SessionDomain> Broker::MakeDomain(const std::string& device) {
-  SessionDomain made;
-  for (const bool refresh : {false, true}) {
-    for (const DeviceRef& known : refresh ? devices_.Read() : devices_.Known()) {
-      if (known->name == device) made.device = known;
-    }
-    if (made.device) break;
-  }
-  if (!made.device) {
+  auto domain = fabric_.CreateDomain(device);
+  if (ReasonOf(domain.status()) == v1::DEVICE_UNKNOWN) {
     return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device ", device, " here"),
                      {.advice = "ListDevices (mrctl devices) shows those there are"});
   }
-  auto domain = fabric_.CreateDomain(device);
   if (!domain.ok()) return domain.status();
-  made.domain = *std::move(domain);
-  return made;
+  for (const bool anew : {false, true}) {
+    for (const DeviceRef& known : anew ? devices_.Read(anew) : devices_.Known()) {
+      if (known->name == device && known->generation == (*domain)->generation()) {
+        return SessionDomain{known, *std::move(domain)};
+      }
+    }
+  }
+  return DeviceRemoved(device);  // And maybe here again.
 }
 
 absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const NamedDomainRef& named,
@@ -39,7 +38,9 @@ absl::StatusOr<SessionDomain> Broker::DomainFor(Session& session, const NamedDom
     if (session.ending) return SessionUnknown();
   }
   DomainSet& domains = named ? named->domains : session.domains;
-  return domains.For(device, [this, &device] { return MakeDomain(device); });
+  return domains.For(
+      device, [this, &device] { return MakeDomain(device); },
+      [this](const fabric::DeviceInfo& info) { return device_watch_.IsGone(info); });
 }
 
 absl::StatusOr<DomainView> Broker::OpenDomain(Session& session, const OpenDomainSpec& spec) {

@@ -97,12 +97,16 @@ void Endpoints::Unbook(const SessionRef& session) {
   session->held -= one;
 }
 
-bool Endpoints::Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint) {
+absl::Status Endpoints::Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint) {
   MutexLock lock(session->mutex);
-  if (session->ending) return false;
+  if (session->ending) return SessionUnknown();
+  const fabric::ConnectionInfo& info = endpoint->info;
+  if (broker_.device_watch().IsGone(info.device, info.generation)) {
+    return DeviceRemoved(info.device);
+  }
   const uint64_t id = endpoint->id;
   session->endpoints[id] = std::move(endpoint);
-  return true;
+  return absl::OkStatus();
 }
 
 void Endpoints::Listen(const SessionRef& session, ListenWish wish, EndpointDone done) {
@@ -127,14 +131,15 @@ void Endpoints::Listen(const SessionRef& session, ListenWish wish, EndpointDone 
         endpoint->named = named;
         const EndpointView view = ViewOf(*endpoint);
         // One that listens on every device is on none: its connections are looked at one by one.
-        absl::Status refusal = absl::OkStatus();
+        absl::Status kept = absl::OkStatus();
         if (!view.info.device.empty()) {
-          refusal = work->session()->terms()->CheckDevice(view.info.device);
+          kept = work->session()->terms()->CheckDevice(view.info.device);
         }
-        if (refusal.ok() && Keep(work->session(), endpoint)) return (*shared_done)(view);
+        if (kept.ok()) kept = Keep(work->session(), endpoint);
+        if (kept.ok()) return (*shared_done)(view);
         endpoint.reset();
         Unbook(work->session());
-        (*shared_done)(refusal.ok() ? SessionUnknown() : refusal);
+        (*shared_done)(kept);
       });
   if (taken.ok()) return;
   Unbook(session);
@@ -195,11 +200,11 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> at
       endpoint->connection = std::move(made->connection);
       EndpointView view = ViewOf(*endpoint);
       view.private_data = std::move(made->private_data);
-      if (Keep(session, endpoint)) {
+      refusal = Keep(session, endpoint);
+      if (refusal.ok()) {
         attempt->Established();
         return done(std::move(view));
       }
-      refusal = SessionUnknown();
     }
     // A connection's end may block, and waits for this very thread: elsewhere.
     broker_.registrar().SubmitCleanup(session->owner(),

@@ -79,9 +79,9 @@ class Endpoints {
   absl::StatusOr<Work> Book(const SessionRef& session);
   void Unbook(const SessionRef& session);
   // Gives the endpoint to its session. It is moved: the last holder ends it, which may block, and
-  // the callers of this must not. False: the session is ending, and the endpoint stays the caller's
-  // to end.
-  bool Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint);
+  // the callers of this must not. Errors: SESSION_UNKNOWN, DEVICE_REMOVED; then the endpoint stays
+  // the caller's to end.
+  absl::Status Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint);
   fabric::ConnectionSpec SpecFor(const SessionRef& session,
                                  const std::shared_ptr<Endpoint>& endpoint, NamedDomainRef named,
                                  ConnectionWish wish, std::shared_ptr<Attempt> attempt);

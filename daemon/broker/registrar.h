@@ -26,6 +26,9 @@ struct Owner {
   uint32_t uid;
 };
 
+// The daemon's own work: no session's (their ids begin at 1), and no share of theirs.
+inline constexpr Owner kDaemonsOwn{0, static_cast<uint32_t>(-1)};
+
 // Thread-safe.
 class Registrar {
  public:

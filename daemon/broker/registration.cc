@@ -412,6 +412,10 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   {
     MutexLock lock(session_.mutex);
     if (session_.ending) return SessionUnknown();
+    for (const SessionDomain& used : domains_) {
+      // Its end has looked at this session already; else it finds the leases.
+      if (broker_.device_watch().IsGone(*used.device)) return DeviceRemoved(used.device->name);
+    }
     for (auto& lease : leases_) session_.PutLease(std::move(lease));
     leases_.clear();
     if (ttl_.count() > 0) broker_.WatchLocked(session_);

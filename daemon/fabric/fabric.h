@@ -87,10 +87,14 @@ class Domain {
   // ACCESS_UNSUPPORTED, ADDRESS_UNUSABLE, DEVICE_LIMIT, MEMLOCK, DEVICE_REMOVED, UNSUPPORTED,
   // DEVICE_ERROR.
   virtual absl::StatusOr<std::unique_ptr<Region>> Register(const RegionSpec& spec) = 0;
+
+  // Of the device that it is on, which may have been opened anew since somebody looked.
+  virtual uint64_t generation() const = 0;
 };
 
 struct ConnectionInfo {
-  std::string device;
+  std::string device;       // Empty: listening on every device.
+  uint64_t generation = 0;  // Of the device; 0 where that is empty.
   std::string local_address;
   uint32_t local_port = 0;
   std::string peer_address;
@@ -155,6 +159,16 @@ class Listener {
   virtual void Accept(ConnectionSpec spec, EstablishedCallback done) = 0;
 };
 
+// What a look at the devices has found.
+struct DeviceChanges {
+  // As they were at their opening. They give no domain, region or connection any more; attempts to
+  // connect and to accept on them have failed with DEVICE_REMOVED, or will in a moment. The fabric
+  // closes each as soon as the last domain and connection on it has ended: the kernel's removal of
+  // a device may wait for that.
+  std::vector<DeviceInfo> removed;
+  std::vector<DeviceInfo> added;  // Can be used.
+};
+
 // Attempts to connect at one time, those included whose wait has ended while the kernel works on
 // them: a fabric refuses more with BUSY. Whoever calls it divides them among its clients.
 inline constexpr uint64_t kMostConnects = 256;
@@ -168,8 +182,18 @@ class Fabric {
   // By name. The state of ports and addresses is read afresh. May block.
   virtual std::vector<DeviceInfo> Devices() = 0;
 
-  // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN,
-  // DEVICE_REMOVED, DEVICE_LIMIT, DEVICE_ERROR.
+  // Has `changed` called when Refresh or Devices would tell something new: a device is failing, or
+  // a port went up or down. Devices that come or go unnoticed by the fabric itself are not among
+  // it: the kernel's uevents tell. From any thread of the fabric; must not block. Once, before the
+  // fabric is used by several threads.
+  virtual void Watch(std::function<void()> changed) = 0;
+
+  // Looks which devices there are, opens those that are new, and gives up those that have gone or
+  // failed. May block. One call at a time.
+  virtual DeviceChanges Refresh() = 0;
+
+  // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN (it was
+  // never here), DEVICE_REMOVED, DEVICE_LIMIT, DEVICE_ERROR.
   virtual absl::StatusOr<std::shared_ptr<Domain>> CreateDomain(const std::string& device) = 0;
 
   // May block. Errors: ADDRESS_INVALID, CONNECTION_FAILED (the address is in use: errno says so),

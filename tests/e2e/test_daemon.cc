@@ -83,7 +83,8 @@ std::string Alive(const fake::Live& live) {
                       live.ids.load(), " channels ", live.channels.load());
 }
 
-// live | fail DEVICE CALL FAULT | unplug DEVICE | memlock LIMIT PINNED IPC_LOCK | fail_qps
+// live | fail DEVICE CALL FAULT | remove DEVICE | add DEVICE | fatal DEVICE | port DEVICE up|down |
+// lose_uevents | removal_waits | unplug DEVICE | memlock LIMIT PINNED IPC_LOCK | fail_qps
 std::string Answer(fake::FakeVerbs& verbs, const std::string& line) {
   std::istringstream words(line);
   std::string command, device, call, fault;
@@ -93,6 +94,13 @@ std::string Answer(fake::FakeVerbs& verbs, const std::string& line) {
     verbs.Fail(device, call, fault);
     return "ok";
   }
+  if (command == "remove" && words >> device) return verbs.Remove(device), "ok";
+  if (command == "add" && words >> device) return verbs.Add(device), "ok";
+  if (command == "fatal" && words >> device) return verbs.Fatal(device), "ok";
+  if (command == "port" && words >> device >> call)
+    return verbs.SetPort(device, call == "up"), "ok";
+  if (command == "lose_uevents") return verbs.uevents().Lose(), "ok";
+  if (command == "removal_waits") return verbs.RemovalWaits() ? "yes" : "no";
   if (command == "unplug" && words >> device) {
     verbs.Unplug(device);
     return "ok";

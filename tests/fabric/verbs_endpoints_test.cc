@@ -133,7 +133,7 @@ TEST_F(VerbsEndpoints, ADeviceThatGoesAwayEndsItsConnections) {
       [&](rdma_cm_id* id) { fake_->cm().Inject(id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0); });
   EXPECT_TRUE(a.WaitLeft());
   EXPECT_TRUE(a.left_error());
-  EXPECT_EQ(ReasonOf(waiting.Wait()), v1::ENDPOINT_UNKNOWN);
+  EXPECT_EQ(ReasonOf(waiting.Wait()), v1::DEVICE_REMOVED);
 }
 
 TEST_F(VerbsEndpoints, ConnectingFailsWithTheCause) {

@@ -183,10 +183,10 @@ int FakeCm::MigrateId(rdma_cm_id* raw, rdma_event_channel* to) {
 }
 
 FakeDevice* FakeCm::DeviceAt(const sockaddr_storage& address) const {
-  for (const auto& device : devices_) {
+  for (FakeDevice* device : devices_.Present()) {
     if (device->spec().endpoints && device->spec().active &&
         device->spec().address == Text(address)) {
-      return device.get();
+      return device;
     }
   }
   return nullptr;
@@ -377,6 +377,21 @@ void FakeCm::ForEach(const std::function<void(rdma_cm_id* id)>& inject) {
 void FakeCm::Inject(rdma_cm_id* id, rdma_cm_event_type type, int status) {
   MutexLock lock(mutex_);
   Push(Of(id), type, status);
+}
+
+void FakeCm::TellRemoval(const FakeDevice& device) {
+  MutexLock lock(mutex_);
+  for (Id* id : ids_) {
+    if (id->verbs == nullptr || &FakeDevice::Of(id->verbs) != &device) continue;
+    Push(*id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0);
+    id->established_held = false;
+  }
+  handshake_ended_.NotifyAll();
+}
+
+void FakeCm::Violation(const std::string& what) {
+  MutexLock lock(mutex_);
+  violations_.push_back(what);
 }
 
 void FakeCm::HoldEstablished(bool hold) {

@@ -14,15 +14,14 @@
 #include <vector>
 
 #include "daemon/mutex.h"
-#include "tests/fake/fake_device.h"
+#include "tests/fake/device_table.h"
 
 namespace mrd::fake {
 
 // Thread safety: any thread.
 class FakeCm {
  public:
-  FakeCm(std::vector<std::unique_ptr<FakeDevice>>& devices, Live& live)
-      : devices_(devices), live_(live) {}
+  FakeCm(const DeviceTable& devices, Live& live) : devices_(devices), live_(live) {}
   ~FakeCm();
   FakeCm(const FakeCm&) = delete;
   FakeCm& operator=(const FakeCm&) = delete;
@@ -47,6 +46,9 @@ class FakeCm {
   // Calls `inject` with every live id.
   void ForEach(const std::function<void(rdma_cm_id* id)>& inject) MRD_EXCLUDES(mutex_);
   void Inject(rdma_cm_id* id, rdma_cm_event_type type, int status) MRD_EXCLUDES(mutex_);
+  // Tells every id on this device that it is being removed.
+  void TellRemoval(const FakeDevice& device) MRD_EXCLUDES(mutex_);
+  void Violation(const std::string& what) MRD_EXCLUDES(mutex_);
   // An acceptance is not told to the accepting side, as when the peer's last packet is lost; false:
   // what was held is told now. On iWARP the kernel lets nobody disconnect or destroy an id before
   // it was told or the peer has gone: here for kKernelWait at most.
@@ -70,7 +72,7 @@ class FakeCm {
   FakeDevice* DeviceAt(const sockaddr_storage& address) const;
   uint16_t FreePort() MRD_REQUIRES(mutex_);
 
-  std::vector<std::unique_ptr<FakeDevice>>& devices_;
+  const DeviceTable& devices_;
   Live& live_;
   mutable Mutex mutex_;
   CondVar handshake_ended_;

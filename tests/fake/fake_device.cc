@@ -27,8 +27,12 @@ uint32_t Key(uint32_t number) { return number * 0x9E3779B1u; }
 
 }  // namespace
 
-FakeDevice::FakeDevice(DeviceSpec spec, Live& live)
-    : spec_(std::move(spec)), live_(live), plain_(spec_.calls.empty()), active_(spec_.active) {
+FakeDevice::FakeDevice(DeviceSpec spec, int index, Live& live)
+    : spec_(std::move(spec)),
+      index_(index),
+      live_(live),
+      plain_(spec_.calls.empty()),
+      active_(spec_.active) {
   for (const auto& [name, call] : spec_.calls) calls_[name].spec = call;
   device_.node_type = spec_.transport == "iwarp" ? IBV_NODE_RNIC : IBV_NODE_CA;
   device_.transport_type = spec_.transport == "iwarp" ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
@@ -38,7 +42,9 @@ FakeDevice::FakeDevice(DeviceSpec spec, Live& live)
   context_.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 }
 
-FakeDevice::~FakeDevice() { close(context_.async_fd); }
+FakeDevice::~FakeDevice() {
+  if (context_.async_fd >= 0) close(context_.async_fd);
+}
 
 void FakeDevice::SetFault(const std::string& call, Fault fault) {
   MutexLock lock(mutex_);
@@ -53,6 +59,56 @@ void FakeDevice::Unplug() {
   unplugged_ = true;
   plain_.store(false, std::memory_order_release);
   eventfd_write(context_.async_fd, 1);  // Readable from now on.
+}
+
+void FakeDevice::Remove() {
+  MutexLock lock(mutex_);
+  removed_ = true;
+  CloseUnheld();
+}
+
+// Descriptors of the process are counted by tests.
+void FakeDevice::CloseUnheld() {
+  if (!removed_ || cm_open_ || opened_ > 0 || context_.async_fd < 0) return;
+  close(context_.async_fd);
+  context_.async_fd = -1;
+}
+
+bool FakeDevice::held() {
+  MutexLock lock(mutex_);
+  return cm_open_ || opened_ > 0;
+}
+
+void FakeDevice::ListedByCm(bool list) {
+  MutexLock lock(mutex_);
+  lists_ += list ? 1 : -1;
+  if (list && !let_go_) cm_open_ = true;
+  if (lists_ == 0 && missed_) cm_open_ = false;
+  CloseUnheld();
+}
+
+void FakeDevice::MissedByCm() {
+  MutexLock lock(mutex_);
+  missed_ = true;
+  if (lists_ == 0) cm_open_ = false;
+  CloseUnheld();
+}
+
+void FakeDevice::Opened(bool open) {
+  MutexLock lock(mutex_);
+  opened_ += open ? 1 : -1;
+  CloseUnheld();
+}
+
+std::string FakeDevice::LetGo() {
+  MutexLock lock(mutex_);
+  cm_open_ = false;
+  let_go_ = true;
+  CloseUnheld();
+  if (lists_ == 0) return "a context was let go of after its last list was freed";
+  if (pds_ != 0 || mrs_ != 0 || qps_ != 0)
+    return "a context was let go of with objects alive on it";
+  return "";
 }
 
 int FakeDevice::BeginSlow(const std::string& call) {

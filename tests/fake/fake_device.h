@@ -29,7 +29,7 @@ struct Live {
 
 class FakeDevice {
  public:
-  FakeDevice(DeviceSpec spec, Live& live);
+  FakeDevice(DeviceSpec spec, int index, Live& live);
   ~FakeDevice();
   FakeDevice(const FakeDevice&) = delete;
   FakeDevice& operator=(const FakeDevice&) = delete;
@@ -39,6 +39,7 @@ class FakeDevice {
   }
 
   const DeviceSpec& spec() const { return spec_; }
+  int index() const { return index_; }
   ibv_device* device() { return &device_; }
   ibv_context* context() { return &context_; }
 
@@ -50,6 +51,20 @@ class FakeDevice {
   void SetFault(const std::string& call, Fault fault);
   // All calls fail with EIO from now on, as on a device that was unplugged.
   void Unplug();
+
+  // As 'rdma link delete' of a driver without disassociation: no list has it any more, contexts
+  // work on, and the kernel waits until their descriptors are closed.
+  void Remove() MRD_EXCLUDES(mutex_);
+  bool removed() const { return removed_; }
+  // Whether a descriptor of it is open.
+  bool held() MRD_EXCLUDES(mutex_);
+  // librdmacm's own counting of its one context a device. `list`: one is made or freed.
+  void ListedByCm(bool list) MRD_EXCLUDES(mutex_);
+  // librdmacm sees that a device is missing.
+  void MissedByCm() MRD_EXCLUDES(mutex_);
+  void Opened(bool open) MRD_EXCLUDES(mutex_);
+  // Empty: it was right to let go of it now.
+  std::string LetGo() MRD_EXCLUDES(mutex_);
 
   void Query(ibv_device_attr_ex* attr) const;
   void QueryPort(ibv_port_attr* attr);
@@ -79,14 +94,17 @@ class FakeDevice {
     uint64_t calls = 0;
   };
 
+  void CloseUnheld() MRD_REQUIRES(mutex_);
   int BeginSlow(const std::string& call) MRD_EXCLUDES(mutex_);
 
   const DeviceSpec spec_;
+  const int index_;
   Live& live_;
   ibv_device device_ = {};
   FakeContext context_ = {};
   std::atomic<bool> plain_;
   std::atomic<bool> active_;
+  std::atomic<bool> removed_ = false;
   std::atomic<uint64_t> port_queries_ = 0;
   std::atomic<uint32_t> next_key_ = 1;
   std::atomic<uint32_t> next_qp_ = 100;
@@ -98,6 +116,11 @@ class FakeDevice {
   std::map<std::string, Counted> calls_ MRD_GUARDED_BY(mutex_);
   std::deque<ibv_async_event> async_ MRD_GUARDED_BY(mutex_);
   uint64_t async_reads_ MRD_GUARDED_BY(mutex_) = 0;
+  int lists_ MRD_GUARDED_BY(mutex_) = 0;   // Of librdmacm's that have it.
+  int opened_ MRD_GUARDED_BY(mutex_) = 0;  // By ibv_open_device.
+  bool let_go_ MRD_GUARDED_BY(mutex_) = false;
+  bool missed_ MRD_GUARDED_BY(mutex_) = false;
+  bool cm_open_ MRD_GUARDED_BY(mutex_) = false;  // librdmacm's descriptor.
 };
 
 }  // namespace mrd::fake

@@ -12,10 +12,8 @@ namespace mrd::fake {
 
 using fabric::verbs::NetAddress;
 
-FakeVerbs::FakeVerbs(const std::string& spec) : cm_(devices_, live_) {
-  for (DeviceSpec& device : ParseSpec(spec)) {
-    devices_.push_back(std::make_unique<FakeDevice>(std::move(device), live_));
-  }
+FakeVerbs::FakeVerbs(const std::string& spec) : devices_(live_), cm_(devices_, live_) {
+  for (const DeviceSpec& device : ParseSpec(spec)) devices_.Add(device);
 }
 
 FakeVerbs::~FakeVerbs() = default;
@@ -26,15 +24,14 @@ std::unique_ptr<FakeVerbs> FakeVerbs::FromEnvironment() {
 }
 
 FakeDevice& FakeVerbs::Find(const std::string& name) {
-  for (const auto& device : devices_) {
-    if (device->spec().name == name) return *device;
-  }
+  if (FakeDevice* const device = devices_.Find(name)) return *device;
   fprintf(stderr, "fake verbs: no device %s\n", name.c_str());
   abort();
 }
 
 int FakeVerbs::BeginFirst(const char* call) {
-  return devices_.empty() ? 0 : devices_[0]->Begin(call);
+  const auto devices = devices_.All();
+  return devices.empty() ? 0 : devices[0]->Begin(call);
 }
 
 void FakeVerbs::Fail(const std::string& device, const std::string& call, const std::string& fault) {
@@ -45,6 +42,41 @@ void FakeVerbs::Unplug(const std::string& device) { Find(device).Unplug(); }
 
 void FakeVerbs::SetActive(const std::string& device, bool active) {
   Find(device).SetActive(active);
+}
+
+void FakeVerbs::SetPort(const std::string& name, bool active) {
+  FakeDevice& device = Find(name);
+  device.SetActive(active);
+  PushAsync(device, active ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
+}
+
+void FakeVerbs::Fatal(const std::string& device) {
+  PushAsync(Find(device), IBV_EVENT_DEVICE_FATAL);
+}
+
+void FakeVerbs::PushAsync(FakeDevice& device, ibv_event_type type) {
+  ibv_async_event event = {};
+  event.event_type = type;
+  device.PushAsync(event);
+}
+
+void FakeVerbs::Remove(const std::string& name, bool tell_ids) {
+  FakeDevice& device = Find(name);
+  device.Remove();
+  if (tell_ids) cm_.TellRemoval(device);
+  uevents_.Push("remove", "uverbs" + std::to_string(device.index()));
+}
+
+void FakeVerbs::Add(const std::string& name) {
+  const FakeDevice& device = devices_.Add(Find(name).spec());
+  uevents_.Push("add", "uverbs" + std::to_string(device.index()));
+}
+
+bool FakeVerbs::RemovalWaits() const {
+  for (FakeDevice* device : devices_.All()) {
+    if (device->removed() && device->held()) return true;
+  }
+  return false;
 }
 
 uint64_t FakeVerbs::PortQueries(const std::string& device) { return Find(device).port_queries(); }
@@ -85,42 +117,68 @@ std::string FakeVerbs::Leaks() const {
 }
 
 Result<ibv_context**> FakeVerbs::GetDevices() {
+  // As sync_devices_list of librdmacm: with no device it looks no further.
+  if (devices_.Present().empty()) return {nullptr, ENODEV};
+  for (FakeDevice* device : devices_.All()) {
+    if (device->removed()) device->MissedByCm();
+  }
   std::vector<ibv_context*> contexts;
-  for (const auto& device : devices_) {
+  for (FakeDevice* device : devices_.Present()) {
     if (!device->spec().endpoints || device->Begin("open") != 0) continue;
     contexts.push_back(device->context());
   }
   if (contexts.empty()) return {nullptr, ENODEV};
   auto* list = new ibv_context*[contexts.size() + 1]();
   std::copy(contexts.begin(), contexts.end(), list);
+  for (ibv_context* context : contexts) FakeDevice::Of(context).ListedByCm(true);
   live_.contexts += contexts.size();
   return {list, 0};
 }
 
 void FakeVerbs::FreeDevices(ibv_context** list) {
-  for (ibv_context** it = list; *it != nullptr; ++it) --live_.contexts;
+  for (ibv_context** it = list; *it != nullptr; ++it) {
+    FakeDevice::Of(*it).ListedByCm(false);
+    --live_.contexts;
+  }
   delete[] list;
 }
 
 Result<ibv_device**> FakeVerbs::GetDeviceList() {
-  auto* list = new ibv_device*[devices_.size() + 1]();
-  for (size_t i = 0; i < devices_.size(); ++i) list[i] = devices_[i]->device();
+  if (const int error = device_list_error_; error != 0) return {nullptr, error};
+  const auto devices = devices_.Present();
+  auto* list = new ibv_device*[devices.size() + 1]();
+  for (size_t i = 0; i < devices.size(); ++i) list[i] = devices[i]->device();
   return {list, 0};
 }
 
 void FakeVerbs::FreeDeviceList(ibv_device** list) { delete[] list; }
 
 Result<ibv_context*> FakeVerbs::OpenDevice(ibv_device* opened) {
-  for (const auto& device : devices_) {
+  for (FakeDevice* device : devices_.Present()) {
     if (device->device() != opened) continue;
     if (const int error = device->Begin("open"); error != 0) return {nullptr, error};
+    device->Opened(true);
     ++live_.contexts;
     return {device->context(), 0};
   }
   return {nullptr, ENODEV};
 }
 
-int FakeVerbs::CloseDevice(ibv_context*) {
+int FakeVerbs::DeviceIndex(ibv_device* device) {
+  for (FakeDevice* each : devices_.All()) {
+    if (each->device() == device) return each->index();
+  }
+  return -1;
+}
+
+void FakeVerbs::LetGo(ibv_context* context) {
+  if (const std::string wrong = FakeDevice::Of(context).LetGo(); !wrong.empty()) {
+    cm_.Violation(wrong);
+  }
+}
+
+int FakeVerbs::CloseDevice(ibv_context* context) {
+  FakeDevice::Of(context).Opened(false);
   --live_.contexts;
   return 0;
 }
@@ -271,29 +329,23 @@ void FakeVerbs::AckCmEvent(rdma_cm_event* event) { cm_.AckEvent(event); }
 
 std::vector<NetAddress> FakeVerbs::NetAddresses() {
   std::vector<NetAddress> addresses;
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    const uint32_t ifindex = i + 1;
-    addresses.push_back({ifindex, "net" + std::to_string(ifindex), devices_[i]->spec().address});
+  for (FakeDevice* device : devices_.All()) {
+    const uint32_t ifindex = device->index() + 1;
+    addresses.push_back({ifindex, "net" + std::to_string(ifindex), device->spec().address});
   }
   return addresses;
 }
 
 std::vector<uint32_t> FakeVerbs::PortInterfaces(ibv_context* context) {
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    if (devices_[i]->context() != context) continue;
-    if (devices_[i]->spec().transport == "ib") return {};
-    return {static_cast<uint32_t>(i + 1)};
-  }
-  return {};
+  const FakeDevice& device = FakeDevice::Of(context);
+  if (device.spec().transport == "ib") return {};
+  return {static_cast<uint32_t>(device.index() + 1)};
 }
 
 std::vector<std::string> FakeVerbs::ParentInterfaces(const std::string& name) {
-  for (size_t i = 0; i < devices_.size(); ++i) {
-    if (devices_[i]->spec().name == name && devices_[i]->spec().transport == "ib") {
-      return {"net" + std::to_string(i + 1)};
-    }
-  }
-  return {};
+  const FakeDevice* const device = devices_.Find(name);
+  if (device == nullptr || device->spec().transport != "ib") return {};
+  return {"net" + std::to_string(device->index() + 1)};
 }
 
 }  // namespace mrd::fake

@@ -16,6 +16,7 @@
 #include "daemon/mutex.h"
 #include "tests/fake/fake_cm.h"
 #include "tests/fake/fake_device.h"
+#include "tests/fake/fake_uevents.h"
 #include "tests/fake/spec.h"
 
 namespace mrd::fake {
@@ -35,6 +36,18 @@ class FakeVerbs final : public fabric::verbs::Api {
   void Unplug(const std::string& device);
   // Whether its port is up from now on.
   void SetActive(const std::string& device, bool active);
+  // The same, and the asynchronous event that tells of it.
+  void SetPort(const std::string& device, bool active);
+  void Fatal(const std::string& device);  // IBV_EVENT_DEVICE_FATAL
+  // See FakeDevice::Remove. There is a uevent; `tell_ids`: and a CM event for each id on it.
+  void Remove(const std::string& device, bool tell_ids = true);
+  // A device as the last one of that name was.
+  void Add(const std::string& device);
+  // Whether the removal of a device still waits for descriptors to be closed.
+  bool RemovalWaits() const;
+  FakeUevents& uevents() { return uevents_; }
+  // ibv_get_device_list fails from now on; 0: no more.
+  void FailDeviceList(int error) { device_list_error_ = error; }
   // How often somebody asked for the state of its port.
   uint64_t PortQueries(const std::string& device);
   // How often somebody asked for asynchronous events.
@@ -53,6 +66,10 @@ class FakeVerbs final : public fabric::verbs::Api {
   Result<ibv_context**> GetDevices() override;
   void FreeDevices(ibv_context** list) override;
   Result<ibv_device**> GetDeviceList() override;
+  int DeviceIndex(ibv_device* device) override;
+  void LetGo(ibv_context* context) override;
+  Result<int> OpenUevents() override { return uevents_.Open(); }
+  Result<fabric::verbs::Uevent> ReadUevent() override { return uevents_.Read(); }
   void FreeDeviceList(ibv_device** list) override;
   Result<ibv_context*> OpenDevice(ibv_device* device) override;
   int CloseDevice(ibv_context* context) override;
@@ -96,11 +113,14 @@ class FakeVerbs final : public fabric::verbs::Api {
 
  private:
   FakeDevice& Find(const std::string& name);
+  static void PushAsync(FakeDevice& device, ibv_event_type type);
   // For calls made before a device is known.
   int BeginFirst(const char* call);
 
   Live live_;
-  std::vector<std::unique_ptr<FakeDevice>> devices_;
+  DeviceTable devices_;
+  FakeUevents uevents_;
+  std::atomic<int> device_list_error_ = 0;
   FakeCm cm_;
   std::atomic<uint64_t> memlock_limit_ = UINT64_MAX;
   std::atomic<uint64_t> pinned_ = 0;

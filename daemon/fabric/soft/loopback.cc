@@ -81,6 +81,7 @@ absl::StatusOr<std::shared_ptr<LoopbackPort>> Loopback::Bind(const std::string& 
   }
   ConnectionInfo info;
   info.device = kSoftDevice;
+  info.generation = kSoftGeneration;
   info.local_address = address;
   info.local_port = port;
   auto made = std::make_shared<LoopbackPort>(loop_, std::move(info), std::max(backlog, 1));
@@ -114,6 +115,7 @@ void Loopback::Request(uint32_t port, const std::string& source, ConnectionSpec 
   }
   ConnectionInfo info;
   info.device = kSoftDevice;
+  info.generation = kSoftGeneration;
   info.local_address = source;
   info.local_port = FreePort();
   info.peer_address = it->second->info().local_address;

@@ -136,6 +136,7 @@ void LoopbackPort::Pair(Attempt accept, Attempt request) {
   }
   ConnectionInfo info = info_;
   info.device = kSoftDevice;
+  info.generation = kSoftGeneration;
   info.peer_address = request.info.local_address;
   info.peer_port = request.info.local_port;
   info.qp_num = request.info.qp_num + 1;

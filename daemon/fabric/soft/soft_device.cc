@@ -21,7 +21,7 @@ DeviceInfo Describe() {
   info.max_region_bytes = kMaxRegionBytes;
   info.max_regions = KeyTable::kCapacity;
   info.access = Bit(v1::LOCAL_WRITE) | kRemoteAccess | Bit(v1::RELAXED_ORDERING);
-  info.generation = 1;
+  info.generation = kSoftGeneration;
   info.opened = std::chrono::system_clock::now();
   return info;
 }
@@ -63,6 +63,8 @@ class SoftDomain final : public Domain {
     }
     return std::make_unique<SoftRegion>(&device_, *keys);
   }
+
+  uint64_t generation() const override { return device_.info().generation; }
 
  private:
   SoftDevice& device_;

@@ -11,6 +11,7 @@
 namespace mrd::fabric {
 
 inline constexpr char kSoftDevice[] = "soft0";
+inline constexpr uint64_t kSoftGeneration = 1;  // It is opened once, and stays.
 
 // Thread safety: any thread.
 class SoftDevice {

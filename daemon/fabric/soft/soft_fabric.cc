@@ -17,6 +17,9 @@ class SoftFabric final : public Fabric {
   std::string name() const override { return "soft"; }
   std::vector<DeviceInfo> Devices() override { return {device_.info()}; }
 
+  void Watch(std::function<void()>) override {}
+  DeviceChanges Refresh() override { return {}; }
+
   absl::StatusOr<std::shared_ptr<Domain>> CreateDomain(const std::string& device) override {
     if (device != kSoftDevice) {
       return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device '", device, "' here"),

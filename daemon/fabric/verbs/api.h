@@ -31,6 +31,12 @@ struct NetAddress {
   std::string text;
 };
 
+// What the kernel tells when an RDMA device, or its file in /dev/infiniband, comes or goes.
+struct Uevent {
+  std::string action;  // "add", "remove", "change"
+  std::string name;    // Of the kernel object: "rxe0", "uverbs0".
+};
+
 class Api {
  public:
   virtual ~Api() = default;
@@ -43,8 +49,18 @@ class Api {
   virtual void FreeDevices(ibv_context** list) = 0;
   virtual Result<ibv_device**> GetDeviceList() = 0;  // ibv_get_device_list(3)
   virtual void FreeDeviceList(ibv_device** list) = 0;
+  // ibv_get_device_index(3): never the same for two devices, of one name neither. -1: the library
+  // had to look in sysfs, as without a netlink socket, and takes no device for one that it knows.
+  virtual int DeviceIndex(ibv_device* device) = 0;
   virtual Result<ibv_context*> OpenDevice(ibv_device* device) = 0;
   virtual int CloseDevice(ibv_context* context) = 0;
+  // Closes the descriptors of one of rdma_cm's contexts and puts /dev/null in their place, so that
+  // the kernel can remove the device. Nobody can have librdmacm itself close a context: it does it
+  // when a further rdma_get_devices misses the device and the last id and list with it are gone,
+  // and never where the device was the host's last (sync_devices_list gives up at an empty list).
+  // What the library still calls on it (ibv_dealloc_pd of its own domain, ibv_close_device)
+  // succeeds on /dev/null. REQUIRES: nothing made on it is left.
+  virtual void LetGo(ibv_context* context) = 0;
   virtual int QueryDevice(ibv_context* context, ibv_device_attr_ex* attr) = 0;
   virtual int QueryPort(ibv_context* context, uint8_t port, ibv_port_attr* attr) = 0;
   virtual Result<std::vector<ibv_gid_entry>> QueryGids(ibv_context* context) = 0;
@@ -88,6 +104,13 @@ class Api {
   virtual int Disconnect(rdma_cm_id* id) = 0;
   virtual Result<rdma_cm_event*> GetCmEvent(rdma_event_channel* channel) = 0;  // EAGAIN: none.
   virtual void AckCmEvent(rdma_cm_event* event) = 0;
+
+  // --- Hot-plug.
+
+  // Begins to hear the kernel's uevents of the subsystems infiniband and infiniband_verbs (no udev
+  // daemon is needed); once. A descriptor to poll, which stays the Api's.
+  virtual Result<int> OpenUevents() = 0;
+  virtual Result<Uevent> ReadUevent() = 0;  // EAGAIN: none. ENOBUFS: some were lost.
 
   // --- The host.
 

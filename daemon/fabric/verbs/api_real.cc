@@ -6,6 +6,7 @@
 #include <ifaddrs.h>
 #include <linux/capability.h>
 #include <net/if.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -19,6 +20,7 @@
 #include <system_error>
 
 #include "daemon/fabric/verbs/rdma_netlink.h"
+#include "daemon/fabric/verbs/uevents.h"
 
 namespace mrd::fabric::verbs {
 namespace {
@@ -45,8 +47,19 @@ int SetNonBlocking(int fd) {
   return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
 }
 
+// Opened at the start: when it is needed, there may be no descriptor left.
+int OpenNull() {
+  const int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (fd >= 0) return fd;
+  perror("mrd: /dev/null");
+  abort();
+}
+
 class RealApi final : public Api {
  public:
+  RealApi() : null_(OpenNull()) {}
+  ~RealApi() override { close(null_); }
+
   Result<ibv_context**> GetDevices() override {
     errno = 0;
     return Pointer(rdma_get_devices(nullptr));
@@ -58,12 +71,17 @@ class RealApi final : public Api {
     return Pointer(ibv_get_device_list(nullptr));
   }
   void FreeDeviceList(ibv_device** list) override { ibv_free_device_list(list); }
+  int DeviceIndex(ibv_device* device) override { return ibv_get_device_index(device); }
 
   Result<ibv_context*> OpenDevice(ibv_device* device) override {
     errno = 0;
     return Pointer(ibv_open_device(device));
   }
   int CloseDevice(ibv_context* context) override { return ibv_close_device(context); }
+  void LetGo(ibv_context* context) override {
+    // The events' descriptor holds the context in the kernel like the other.
+    for (const int fd : {context->async_fd, context->cmd_fd}) dup3(null_, fd, O_CLOEXEC);
+  }
 
   int QueryDevice(ibv_context* context, ibv_device_attr_ex* attr) override {
     return ibv_query_device_ex(context, nullptr, attr);
@@ -166,6 +184,9 @@ class RealApi final : public Api {
   }
   void AckCmEvent(rdma_cm_event* event) override { rdma_ack_cm_event(event); }
 
+  Result<int> OpenUevents() override { return uevents_.Open(); }
+  Result<Uevent> ReadUevent() override { return uevents_.Read(); }
+
   uint64_t MemlockLimit() override {
     rlimit limit;
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return UINT64_MAX;
@@ -229,6 +250,10 @@ class RealApi final : public Api {
     }
     return names;
   }
+
+ private:
+  const int null_;
+  Uevents uevents_;
 };
 
 }  // namespace

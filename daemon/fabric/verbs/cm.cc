@@ -21,22 +21,12 @@ Cm::Cm(Api& api, Devices& devices)
       ending_("mrd-cm-end", kEnding),
       loop_("mrd-cm"),
       connecting_("mrd-cm-connect", kConnecting) {
-  loop_.RunSync([this] {
-    for (const auto& device : devices_.all()) {
-      ibv_context* const context = device->context();
-      if (const int error = api_.SetAsyncNonBlocking(context); error != 0) {
-        spdlog::warn("device {}: no asynchronous events: {}", device->name(), ErrnoName(error));
-        continue;
-      }
-      watches_[context] =
-          loop_.Watch(context->async_fd, [this, context] { ReadAsyncEvents(context); });
-    }
-  });
+  for (const auto& device : devices_.all()) Watch(device);
 }
 
 Cm::~Cm() {
   loop_.RunSync([this] {
-    for (const auto& [context, watch] : watches_) loop_.Unwatch(watch);
+    for (const auto& [device, watch] : watches_) loop_.Unwatch(watch);
   });
 }
 
@@ -50,8 +40,8 @@ void Cm::End(std::unique_ptr<CmId> id, std::shared_ptr<void> held, Workers::Func
 
 void Cm::EndHandshake(std::unique_ptr<CmId> id, std::shared_ptr<void> held,
                       Workers::Function then) {
-  const Device* const device = devices_.Find(id->id()->verbs);
-  if (device == nullptr || device->info().transport != v1::Device::IWARP) {
+  // Not the Device, which may have been given up.
+  if (id->id()->verbs->device->node_type != IBV_NODE_RNIC) {
     End(std::move(id), std::move(held), std::move(then));
     return;
   }
@@ -70,12 +60,66 @@ void Cm::EndHandshake(std::unique_ptr<CmId> id, std::shared_ptr<void> held,
   if (then) then();
 }
 
-void Cm::ReadAsyncEvents(ibv_context* context) {
+void Cm::Watch(const std::shared_ptr<Device>& device) {
+  ibv_context* const context = device->context();
+  if (const int error = api_.SetAsyncNonBlocking(context); error != 0) {
+    spdlog::warn("device {}: no asynchronous events: {}", device->name(), ErrnoName(error));
+    return;
+  }
+  loop_.RunSync([&] {
+    watches_[device.get()] =
+        loop_.Watch(context->async_fd, [this, device] { ReadAsyncEvents(device); });
+  });
+}
+
+void Cm::Forget(const std::shared_ptr<Device>& device) {
+  loop_.RunSync([&] {
+    // The descriptor is closed when the last thing on the device has ended.
+    if (const auto watch = watches_.find(device.get()); watch != watches_.end()) {
+      loop_.Unwatch(watch->second);
+      watches_.erase(watch);
+    }
+    const auto all = on_gone_;  // They drop themselves and others.
+    for (const auto& [id, gone] : all) {
+      if (on_gone_.count(id) != 0) gone(*device);
+    }
+  });
+}
+
+void Cm::SetChanged(std::function<void()> changed) {
+  loop_.RunSync([&] { changed_ = std::move(changed); });
+}
+
+void Cm::Changed() {
+  if (changed_) changed_();
+}
+
+absl::Status Cm::Removing(const ibv_context* context) {
+  if (const auto device = devices_.Find(context)) {
+    device->Fail();
+    Changed();
+    return device->Gone();
+  }
+  return MakeError(v1::DEVICE_REMOVED, "the device has gone away",
+                   {.advice = "List the devices and use one that is there"});
+}
+
+uint64_t Cm::OnGone(std::function<void(const Device&)> gone) {
+  const uint64_t id = next_on_gone_++;
+  on_gone_[id] = std::move(gone);
+  return id;
+}
+
+void Cm::ReadAsyncEvents(const std::shared_ptr<Device>& device) {
   for (;;) {
-    auto event = api_.GetAsyncEvent(context);
+    auto event = api_.GetAsyncEvent(device->context());
     if (!event.ok()) {
+      if (!MeansRemoved(event.error)) return;
       // The descriptor of a device that is gone stays readable for ever, and answers EIO.
-      if (MeansRemoved(event.error)) loop_.Unwatch(watches_[context]);
+      loop_.Unwatch(watches_[device.get()]);
+      spdlog::warn("device {} is gone: {}", device->name(), ErrnoName(event.error));
+      device->Fail();
+      Changed();
       return;
     }
     ibv_qp* qp = nullptr;
@@ -92,8 +136,35 @@ void Cm::ReadAsyncEvents(ibv_context* context) {
     // then and not longer.
     const auto it = qp != nullptr ? failed_.find(qp) : failed_.end();
     const std::function<void()> failed = it != failed_.end() ? it->second : nullptr;
+    const ibv_async_event copy = event.value;
     api_.AckAsyncEvent(&event.value);
     if (failed) failed();
+    OnAsyncEvent(*device, copy);
+  }
+}
+
+void Cm::OnAsyncEvent(Device& device, const ibv_async_event& event) {
+  switch (event.event_type) {
+    case IBV_EVENT_DEVICE_FATAL:
+      spdlog::error("device {}: fatal error: all that lies on it ends", device.name());
+      device.Fail();
+      Changed();
+      break;
+    case IBV_EVENT_PORT_ACTIVE:
+    case IBV_EVENT_PORT_ERR:
+    case IBV_EVENT_LID_CHANGE:
+    case IBV_EVENT_PKEY_CHANGE:
+    case IBV_EVENT_SM_CHANGE:
+    case IBV_EVENT_CLIENT_REREGISTER:
+    case IBV_EVENT_GID_CHANGE:
+      Changed();  // Whoever looks sees what came of it, and says so.
+      break;
+    case IBV_EVENT_CQ_ERR:
+    case IBV_EVENT_SRQ_ERR:
+      spdlog::warn("device {}: {}", device.name(), ibv_event_type_str(event.event_type));
+      break;
+    default:
+      break;
   }
 }
 

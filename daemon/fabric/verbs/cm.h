@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <unordered_map>
 #include <utility>
@@ -44,6 +45,22 @@ class Cm {
   // no thread waits for a peer, however many peers are silent. `held` bounds how many there are.
   void EndHandshake(std::unique_ptr<CmId> id, std::shared_ptr<void> held, Workers::Function then);
 
+  // Reads the device's asynchronous events from now on. Any thread.
+  void Watch(const std::shared_ptr<Device>& device);
+  // The device was given up: reads no more of them, and ends what is being made on it. Any thread.
+  void Forget(const std::shared_ptr<Device>& device);
+  // See Fabric::Watch. When it returns, the one before is not running and not called again.
+  void SetChanged(std::function<void()> changed);
+
+  // Loop thread only. A device may have come or gone, as an id was told or shows.
+  void Changed();
+  // Loop thread only. The kernel removes this context's device. DEVICE_REMOVED.
+  absl::Status Removing(const ibv_context* context);
+
+  // Loop thread only. `gone` is called with each device that is given up, until it is dropped.
+  uint64_t OnGone(std::function<void(const Device&)> gone);
+  void DropGone(uint64_t id) { on_gone_.erase(id); }
+
   // Loop thread only. `failed` is called when the queue pair goes to the error state by itself (a
   // peer used a wrong key, say), which rdma_cm does not tell. Until it is unwatched, which comes
   // before its end.
@@ -57,12 +74,16 @@ class Cm {
     EventLoop::WatchId watch;
   };
 
-  void ReadAsyncEvents(ibv_context* context);
+  void ReadAsyncEvents(const std::shared_ptr<Device>& device);
+  void OnAsyncEvent(Device& device, const ibv_async_event& event);
 
   Api& api_;
   Devices& devices_;
   std::unordered_map<ibv_qp*, std::function<void()>> failed_;
-  std::unordered_map<ibv_context*, EventLoop::WatchId> watches_;  // Of asynchronous events.
+  std::unordered_map<const Device*, EventLoop::WatchId> watches_;  // Of asynchronous events.
+  std::function<void()> changed_;
+  std::map<uint64_t, std::function<void(const Device&)>> on_gone_;
+  uint64_t next_on_gone_ = 1;
   // The loop thread's own. Before the loop and the workers, which add to it until they end.
   std::list<Unfinished> unfinished_;
   // In this order: what the workers run posts to the loop, and what the loop runs posts to those

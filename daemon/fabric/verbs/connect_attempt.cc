@@ -69,6 +69,10 @@ void ConnectAttempt::Finish(absl::StatusOr<Established> result) {
   }
 }
 
+void ConnectAttempt::OnGone(const Device& device) {
+  if (id_ != nullptr && id_->id()->verbs == device.context()) Finish(device.Gone());
+}
+
 void ConnectAttempt::End(Workers::Function then) {
   if (asked_) {
     cm_.EndHandshake(std::move(id_), std::move(spec_.held), std::move(then));
@@ -99,8 +103,13 @@ bool ConnectAttempt::OnEvent(const CmEvent& event) {
       case RDMA_CM_EVENT_ESTABLISHED: {
         Unwatch();
         ConnectionInfo info = id_->Info();
-        const Device* device = cm_.devices().Find(id_->id()->verbs);
-        info.device = device->name();  // Not null: Connect has found it.
+        const auto device = cm_.devices().Find(id_->id()->verbs);
+        if (device == nullptr) {  // Given up since Connect has found it.
+          Finish(cm_.Removing(id_->id()->verbs));
+          return false;
+        }
+        info.device = device->name();
+        info.generation = device->info().generation;
         auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id_), std::move(info),
                                                             std::move(spec_.left));
         if (!connection->watched()) {
@@ -116,6 +125,9 @@ bool ConnectAttempt::OnEvent(const CmEvent& event) {
     }
   }
   switch (event.type) {
+    case RDMA_CM_EVENT_DEVICE_REMOVAL:
+      Finish(cm_.Removing(id_->id()->verbs));
+      break;
     case RDMA_CM_EVENT_ADDR_ERROR:
       Finish(Error("its address does not resolve", event.Error()));
       break;
@@ -140,8 +152,9 @@ void ConnectAttempt::Connect() {
     Finish(WaitEnded());
     return;
   }
-  Device* const device = cm_.devices().Find(id_->id()->verbs);
+  const auto device = cm_.devices().Find(id_->id()->verbs);
   if (device == nullptr) {
+    cm_.Changed();  // A new one, maybe.
     Finish(Error("its device is not one of the daemon's", ENODEV));
     return;
   }

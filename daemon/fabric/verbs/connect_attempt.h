@@ -32,6 +32,9 @@ class ConnectAttempt : public std::enable_shared_from_this<ConnectAttempt> {
   // attempt or, where the kernel holds it up, at once.
   void Finish(absl::StatusOr<Established> result);
 
+  // The device was given up: fails where it is on that.
+  void OnGone(const Device& device);
+
  private:
   void OnReadable();
   // True: to be called again with the next event.

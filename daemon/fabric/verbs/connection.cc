@@ -43,6 +43,7 @@ void VerbsConnection::OnReadable() {
         return;  // The callback may have ended this object. What else is to be read makes the loop
                  // call again.
       case RDMA_CM_EVENT_DEVICE_REMOVAL:
+        cm_.Removing(id_->id()->verbs).IgnoreError();
         Left(true);
         return;
       default:

@@ -28,10 +28,18 @@ struct Counted {
 
 }  // namespace
 
-Connector::Connector(Cm& cm) : cm_(cm), count_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+Connector::Connector(Cm& cm) : cm_(cm), count_(std::make_shared<std::atomic<uint64_t>>(0)) {
+  cm_.loop().RunSync([this] {
+    on_gone_ = cm_.OnGone([this](const Device& device) {
+      const auto attempts = attempts_;  // Each leaves the set as it ends.
+      for (const auto& attempt : attempts) attempt->OnGone(device);
+    });
+  });
+}
 
 Connector::~Connector() {
   cm_.loop().RunSync([this] {
+    cm_.DropGone(on_gone_);
     const auto attempts = attempts_;  // Each leaves the set as it ends.
     for (const auto& attempt : attempts) {
       attempt->Finish(MakeError(v1::DRAINING, "the daemon is ending"));

@@ -31,7 +31,9 @@ class Connector {
   Cm& cm_;
   // Shared with the attempts: the last of them may end after this.
   const std::shared_ptr<std::atomic<uint64_t>> count_;
-  std::unordered_set<std::shared_ptr<ConnectAttempt>> attempts_;  // The loop thread's own.
+  // The loop thread's own.
+  std::unordered_set<std::shared_ptr<ConnectAttempt>> attempts_;
+  uint64_t on_gone_ = 0;
 };
 
 }  // namespace mrd::fabric::verbs

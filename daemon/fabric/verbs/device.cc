@@ -31,18 +31,20 @@ AccessMask AccessOf(const ibv_device_attr_ex& attr) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Device>> Device::Make(Api& api, ibv_context* context, bool endpoints,
-                                                     bool owned, uint64_t generation) {
-  std::unique_ptr<Device> device(new Device(api, context, owned));
-  if (absl::Status status = device->Query(endpoints, generation); !status.ok()) return status;
+absl::StatusOr<std::shared_ptr<Device>> Device::Make(Api& api, ibv_context* context,
+                                                     bool of_rdma_cm, uint64_t generation,
+                                                     absl::AnyInvocable<void(bool gone)> close) {
+  std::shared_ptr<Device> device(new Device(api, context, std::move(close)));
+  device->of_rdma_cm_ = of_rdma_cm;
+  if (absl::Status status = device->Query(generation); !status.ok()) return status;
   return device;
 }
 
-Device::~Device() {
-  if (owned_) api_.CloseDevice(context_);
-}
+Device::~Device() { close_(gone()); }
 
-absl::Status Device::Query(bool endpoints, uint64_t generation) {
+absl::Status Device::Gone() const { return RemovedError(info_, 0); }
+
+absl::Status Device::Query(uint64_t generation) {
   info_.name = context_->device->name;
   ibv_device_attr_ex attr = {};
   if (const int error = api_.QueryDevice(context_, &attr); error != 0) {
@@ -55,7 +57,7 @@ absl::Status Device::Query(bool endpoints, uint64_t generation) {
   driver_ = FactsOf(node_type, attr.orig_attr.vendor_id);
 
   info_.transport = TransportOf(node_type, port.link_layer);
-  info_.endpoints = endpoints && (node_type == IBV_NODE_CA || node_type == IBV_NODE_RNIC);
+  info_.endpoints = of_rdma_cm_ && (node_type == IBV_NODE_CA || node_type == IBV_NODE_RNIC);
   info_.any_address = !driver_.ignores_iova;
   info_.max_region_bytes = driver_.enforces_memlock ? kAddressSpace : attr.orig_attr.max_mr_size;
   info_.max_regions = std::max(attr.orig_attr.max_mr, 0);
@@ -90,9 +92,10 @@ DeviceInfo Device::Describe() const {
 }
 
 absl::StatusOr<std::shared_ptr<Domain>> Device::CreateDomain() {
+  if (gone()) return Gone();
   const auto pd = api_.AllocPd(context_);
   if (!pd.ok()) return DeviceError(FailedDomain(), pd.error);
-  return std::make_shared<VerbsDomain>(*this, pd.value);
+  return std::make_shared<VerbsDomain>(shared_from_this(), pd.value);
 }
 
 }  // namespace mrd::fabric::verbs

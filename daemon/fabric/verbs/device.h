@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "daemon/fabric/fabric.h"
 #include "daemon/fabric/verbs/api.h"
@@ -15,13 +17,15 @@
 
 namespace mrd::fabric::verbs {
 
-// Thread safety: any thread.
-class Device {
+// Shared by the table of devices, until the device has gone, and by the domains on it: with the
+// last of them it ends, and its context with it. Thread safety: any thread.
+class Device : public std::enable_shared_from_this<Device> {
  public:
-  // Queries `context`. It stays open until the Device ends; `owned`: the Device then closes it.
-  static absl::StatusOr<std::unique_ptr<Device>> Make(Api& api, ibv_context* context,
-                                                      bool endpoints, bool owned,
-                                                      uint64_t generation);
+  // Queries `context`. It stays open until the Device ends, which `close` then does. On an error it
+  // is closed at once.
+  static absl::StatusOr<std::shared_ptr<Device>> Make(Api& api, ibv_context* context,
+                                                      bool of_rdma_cm, uint64_t generation,
+                                                      absl::AnyInvocable<void(bool gone)> close);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -30,12 +34,21 @@ class Device {
   ibv_context* context() const { return context_; }
   const std::string& name() const { return info_.name; }
   const DriverFacts& driver() const { return driver_; }
+  bool of_rdma_cm() const { return of_rdma_cm_; }  // Its context is one of rdma_cm's.
   // As at the opening: `active` and `addresses` are not set.
   const DeviceInfo& info() const { return info_; }
   // With the state of its ports and its addresses, read afresh. Asks the kernel.
   DeviceInfo Describe() const;
 
   absl::StatusOr<std::shared_ptr<Domain>> CreateDomain();
+
+  // It is as good as gone: the next look at the devices gives it up.
+  void Fail() { failed_ = true; }
+  bool failed() const { return failed_; }
+  // It was given up: nothing new is made on it.
+  void GiveUp() { gone_ = true; }
+  bool gone() const { return gone_.load(std::memory_order_relaxed); }
+  absl::Status Gone() const;
 
   // What this daemon holds on it; they count for messages, not for limits.
   std::atomic<uint64_t> domains = 0;
@@ -51,18 +64,21 @@ class Device {
   }
 
  private:
-  Device(Api& api, ibv_context* context, bool owned)
-      : api_(api), context_(context), owned_(owned) {}
+  Device(Api& api, ibv_context* context, absl::AnyInvocable<void(bool gone)> close)
+      : api_(api), context_(context), close_(std::move(close)) {}
 
-  absl::Status Query(bool endpoints, uint64_t generation);
+  absl::Status Query(uint64_t generation);
   // The kernel tells by the errno whether the driver registers dma-bufs at all.
   bool ProbeDmaBuf();
 
   Api& api_;
   ibv_context* const context_;
-  const bool owned_;
+  absl::AnyInvocable<void(bool gone)> close_;
+  std::atomic<bool> failed_ = false;
+  std::atomic<bool> gone_ = false;
   DeviceInfo info_;
   DriverFacts driver_;
+  bool of_rdma_cm_ = false;
   uint8_t ports_ = 0;
   uint64_t max_domains_ = 0;
   uint64_t max_queue_pairs_ = 0;

@@ -56,22 +56,26 @@ static_assert(sizeof(VerbsRegion) <= 40, "there are millions of them");
 
 }  // namespace
 
-VerbsDomain::VerbsDomain(Device& device, ibv_pd* pd) : device_(device), pd_(pd) {
-  device_.domains.fetch_add(1, std::memory_order_relaxed);
+VerbsDomain::VerbsDomain(std::shared_ptr<Device> device, ibv_pd* pd)
+    : device_(std::move(device)), pd_(pd) {
+  device_->domains.fetch_add(1, std::memory_order_relaxed);
 }
 
 VerbsDomain::~VerbsDomain() {
-  if (const int error = device_.api().DeallocPd(pd_); error != 0 && !MeansRemoved(error)) {
-    spdlog::error("device {}: ibv_dealloc_pd: {}", device_.name(), ErrnoName(error));
+  if (const int error = device_->api().DeallocPd(pd_); error != 0 && !MeansRemoved(error)) {
+    spdlog::error("device {}: ibv_dealloc_pd: {}", device_->name(), ErrnoName(error));
   }
-  device_.domains.fetch_sub(1, std::memory_order_relaxed);
+  device_->domains.fetch_sub(1, std::memory_order_relaxed);
 }
 
 absl::StatusOr<std::unique_ptr<Region>> VerbsDomain::Register(const RegionSpec& spec) {
-  const DeviceInfo& info = device_.info();
+  // The kernel would let it pass until the last descriptor of the device is closed, and its removal
+  // waits for that.
+  if (device_->gone()) return device_->Gone();
+  const DeviceInfo& info = device_->info();
   if (absl::Status status = CheckRegion(info, spec); !status.ok()) return status;
   const int access = ToVerbs(spec.access);
-  Api& api = device_.api();
+  Api& api = device_->api();
   Result<ibv_mr*> mr;
   if (spec.dma_buf_fd < 0) {
     mr = api.RegMr(pd_, spec.va, spec.length, spec.iova, access);
@@ -82,9 +86,9 @@ absl::StatusOr<std::unique_ptr<Region>> VerbsDomain::Register(const RegionSpec& 
                      {.errno_value = EOPNOTSUPP, .advice = "Use a device that does, or a memfd"});
   }
   if (!mr.ok()) {
-    return RegisterError(api, device_.driver(), device_.FailedRegion(), spec, mr.error);
+    return RegisterError(api, device_->driver(), device_->FailedRegion(), spec, mr.error);
   }
-  return std::make_unique<VerbsRegion>(device_, mr.value);
+  return std::make_unique<VerbsRegion>(*device_, mr.value);
 }
 
 }  // namespace mrd::fabric::verbs

@@ -12,16 +12,17 @@ namespace mrd::fabric::verbs {
 
 class VerbsDomain final : public Domain {
  public:
-  // Owns `pd`. The device stays until the domain has ended.
-  VerbsDomain(Device& device, ibv_pd* pd);
+  // Owns `pd`.
+  VerbsDomain(std::shared_ptr<Device> device, ibv_pd* pd);
   ~VerbsDomain() override;
 
   ibv_pd* pd() const { return pd_; }
 
   absl::StatusOr<std::unique_ptr<Region>> Register(const RegionSpec& spec) override;
+  uint64_t generation() const override { return device_->info().generation; }
 
  private:
-  Device& device_;
+  const std::shared_ptr<Device> device_;
   ibv_pd* const pd_;
 };
 

@@ -21,12 +21,6 @@ std::string Describe(int error) {
   return absl::StrCat(text != nullptr ? text : "unknown error", " (", ErrnoName(error), ")");
 }
 
-absl::Status Removed(const DeviceInfo& device, int error) {
-  return MakeError(
-      v1::DEVICE_REMOVED, absl::StrCat("device ", device.name, " has gone away"),
-      {.errno_value = error, .advice = "List the devices and register anew on one that is there"});
-}
-
 // Whole pages that pinning `spec` adds to the process' count, in bytes.
 uint64_t PinnedBy(const RegionSpec& spec) {
   const uint64_t page = sysconf(_SC_PAGESIZE);
@@ -85,10 +79,16 @@ absl::Status LocalError(const std::string& what, int error, ErrorFacts limited,
 
 }  // namespace
 
+absl::Status RemovedError(const DeviceInfo& device, int error) {
+  return MakeError(
+      v1::DEVICE_REMOVED, absl::StrCat("device ", device.name, " has gone away"),
+      {.errno_value = error, .advice = "List the devices and register anew on one that is there"});
+}
+
 bool MeansRemoved(int error) { return error == EIO || error == ENODEV || error == ENXIO; }
 
 absl::Status DeviceError(const Failed& failed, int error) {
-  if (MeansRemoved(error)) return Removed(failed.device, error);
+  if (MeansRemoved(error)) return RemovedError(failed.device, error);
   ErrorFacts limited;
   if (!failed.limit_name.empty()) {
     limited.limit_name = absl::StrCat(View(failed.limit_name), " of device ", failed.device.name);

@@ -40,6 +40,9 @@ absl::Status IdError(std::string_view peer, int error);
 // as DeviceError has it.
 absl::Status ConnectionError(std::string_view peer, std::string_view what, int error);
 
+// DEVICE_REMOVED; `error` is 0 where the daemon itself knew.
+absl::Status RemovedError(const DeviceInfo& device, int error);
+
 // Whether a device that is gone gives this errno.
 bool MeansRemoved(int error);
 

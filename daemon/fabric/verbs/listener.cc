@@ -31,7 +31,7 @@ class VerbsListener final : public Listener {
       : cm_(cm), info_(std::move(info)), queue_(std::move(queue)) {}
 
   ~VerbsListener() override {
-    cm_.loop().RunSync([this] { queue_->Close(); });
+    cm_.loop().RunSync([this] { queue_->Close(ListenerEnded()); });
   }
 
   const ConnectionInfo& info() const override { return info_; }
@@ -68,15 +68,25 @@ absl::StatusOr<std::unique_ptr<Listener>> Listen(Cm& cm, const std::string& addr
 
   ConnectionInfo info = id.value->Info();
   // Bound to one address, the id belongs to the device that has it; to a wildcard, to none.
+  std::shared_ptr<Device> device;
   if (id.value->id()->verbs != nullptr) {
-    const Device* device = cm.devices().Find(id.value->id()->verbs);
-    if (device == nullptr) return BindError(text, ENODEV);
+    device = cm.devices().Find(id.value->id()->verbs);
+    if (device == nullptr) {
+      cm.loop().RunSync([&] { cm.Changed(); });  // A new one, maybe.
+      return BindError(text, ENODEV);
+    }
     info.device = device->name();
+    info.generation = device->info().generation;
   }
   auto queue = std::make_shared<ListenQueue>(cm, std::move(id.value), backlog);
   bool started = false;
   cm.loop().RunSync([&] { started = queue->Start(queue); });
   if (!started) return BindError(text, ENOMEM);
+  // Given up before the queue could be told.
+  if (device != nullptr && device->gone()) {
+    cm.loop().RunSync([&] { queue->Close(device->Gone()); });
+    return device->Gone();
+  }
   return std::make_unique<VerbsListener>(cm, std::move(info), std::move(queue));
 }
 
@@ -84,24 +94,48 @@ ListenQueue::ListenQueue(Cm& cm, std::unique_ptr<CmId> id, size_t backlog)
     : cm_(cm), id_(std::move(id)), backlog_(backlog) {}
 
 bool ListenQueue::Start(std::shared_ptr<ListenQueue> self) {
-  watch_ = cm_.loop().Watch(id_->fd(), [self = std::move(self)] { self->OnReadable(); });
-  return watch_ != 0;
+  watch_ = cm_.loop().Watch(id_->fd(), [self] { self->OnReadable(); });
+  if (watch_ == 0) return false;
+  on_gone_ = cm_.OnGone([self = std::move(self)](const Device& device) { self->OnGone(device); });
+  return true;
 }
 
-void ListenQueue::Close() {
+void ListenQueue::Close(const absl::Status& why) {
   if (id_ == nullptr) return;
+  closed_ = why;
+  cm_.DropGone(on_gone_);
   cm_.loop().Unwatch(watch_);
   // First of all, so that nothing new comes in; what had come in and was not read the kernel
   // rejects. Neither this nor the end of a request waits for a peer: none was answered yet.
   id_.reset();
   while (!requests_.empty()) Take(requests_.begin());
-  while (!handshakes_.empty()) GiveUp(Take(handshakes_.begin()), ListenerEnded());
-  while (!accepts_.empty()) Fail(Take(accepts_.begin()), ListenerEnded());
+  while (!handshakes_.empty()) GiveUp(Take(handshakes_.begin()), why);
+  while (!accepts_.empty()) Fail(Take(accepts_.begin()), why);
+}
+
+void ListenQueue::OnGone(const Device& device) {
+  if (id_->id()->verbs == device.context()) return Close(device.Gone());
+  // It listens on every device: what has come in over this one ends.
+  const auto is_on_it = [&device](const Request& request) {
+    return request.id->id()->verbs == device.context();
+  };
+  for (;;) {
+    const auto request = std::find_if(requests_.begin(), requests_.end(), is_on_it);
+    if (request == requests_.end()) break;
+    Take(request);
+  }
+  for (;;) {  // Who is told may end this listener.
+    const auto handshake =
+        std::find_if(handshakes_.begin(), handshakes_.end(),
+                     [&](const Handshake& each) { return is_on_it(each.request); });
+    if (handshake == handshakes_.end()) break;
+    GiveUp(Take(handshake), device.Gone());
+  }
 }
 
 void ListenQueue::Accept(ConnectionSpec spec, EstablishedCallback done) {
   if (id_ == nullptr) {
-    FailAttempt(spec, done, ListenerEnded());
+    FailAttempt(spec, done, closed_);
     return;
   }
   const auto it = accepts_.insert(accepts_.end(), Waiting{std::move(spec), std::move(done), {}});
@@ -118,7 +152,7 @@ void ListenQueue::OnReadable() {
       OnRequest(*std::move(event));
       break;
     case RDMA_CM_EVENT_DEVICE_REMOVAL:
-      Close();
+      Close(cm_.Removing(id_->id()->verbs));
       break;
     default:
       break;
@@ -130,13 +164,14 @@ void ListenQueue::OnRequest(CmEvent event) {
   // listener, and its descriptor is that of one endpoint.
   auto id = CmId::Adopt(cm_.api(), event.id);
   if (!id.ok()) return;  // Rejected, as for want of descriptors.
-  Device* const device = cm_.devices().Find(id.value->id()->verbs);
-  if (device == nullptr || requests_.size() >= backlog_) {
+  const bool known = cm_.devices().Find(id.value->id()->verbs) != nullptr;
+  if (!known) cm_.Changed();  // A new one, maybe: the peer that tries again gets in.
+  if (!known || requests_.size() >= backlog_) {
     cm_.api().Reject(id.value->id());
     return;
   }
   const auto it = requests_.insert(
-      requests_.end(), Request{std::move(id.value), device, std::move(event.private_data), 0, {}});
+      requests_.end(), Request{std::move(id.value), std::move(event.private_data), 0, {}});
   // Whatever comes before it was answered means that the peer is gone.
   it->watch = cm_.loop().Watch(it->id->fd(), [this, it] {
     if (it->id->NextEvent()) Take(it);
@@ -166,9 +201,13 @@ void ListenQueue::Match() {
 
 void ListenQueue::Answer(Waiting accept, Request request) {
   const std::string peer = EndpointText(request.id->id()->route.addr.dst_storage);
-  auto domain = accept.spec.domain(request.device->name());
-  absl::Status status = domain.status();
-  if (status.ok()) status = request.id->CreateQp(*request.device, *std::move(domain));
+  const auto device = cm_.devices().Find(request.id->id()->verbs);
+  absl::Status status = device ? absl::OkStatus() : cm_.Removing(request.id->id()->verbs);
+  if (status.ok()) {
+    auto domain = accept.spec.domain(device->name());
+    status = domain.status();
+    if (status.ok()) status = request.id->CreateQp(*device, *std::move(domain));
+  }
   if (!status.ok()) {
     cm_.api().Reject(request.id->id());
     request.id.reset();
@@ -211,15 +250,27 @@ void ListenQueue::OnHandshake(std::list<Handshake>::iterator it) {
   std::unique_ptr<CmId> id = std::move(handshake.request.id);
   if (event->type != RDMA_CM_EVENT_ESTABLISHED || event->status != 0) {
     const std::string peer = EndpointText(id->id()->route.addr.dst_storage);
+    absl::Status status = event->type == RDMA_CM_EVENT_DEVICE_REMOVAL
+                              ? cm_.Removing(id->id()->verbs)
+                              : ConnectionError(peer, "it gave up", event->Error());
     cm_.End(std::move(id), std::move(handshake.accept.spec.held),
-            [done = std::move(handshake.accept.done),
-             status = ConnectionError(peer, "it gave up", event->Error())]() mutable {
+            [done = std::move(handshake.accept.done), status = std::move(status)]() mutable {
+              done(std::move(status));
+            });
+    return;
+  }
+  const auto device = cm_.devices().Find(id->id()->verbs);
+  if (device == nullptr) {  // Given up since it was answered.
+    absl::Status status = cm_.Removing(id->id()->verbs);
+    cm_.End(std::move(id), std::move(handshake.accept.spec.held),
+            [done = std::move(handshake.accept.done), status = std::move(status)]() mutable {
               done(std::move(status));
             });
     return;
   }
   ConnectionInfo info = id->Info();
-  info.device = handshake.request.device->name();
+  info.device = device->name();
+  info.generation = device->info().generation;
   auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id), std::move(info),
                                                       std::move(handshake.accept.spec.left));
   if (!connection->watched()) {

@@ -35,8 +35,8 @@ class ListenQueue {
   // Begins to read events. `self` is this: it stays until Close. False: the loop cannot watch it.
   bool Start(std::shared_ptr<ListenQueue> self);
   void Accept(ConnectionSpec spec, EstablishedCallback done);
-  // Ends all that waits, and the id.
-  void Close();
+  // Ends all that waits, and the id. Accepts are told `why`.
+  void Close(const absl::Status& why);
 
  private:
   struct Waiting {  // An Accept.
@@ -46,7 +46,6 @@ class ListenQueue {
   };
   struct Request {
     std::unique_ptr<CmId> id;
-    Device* device;
     std::string private_data;
     EventLoop::WatchId watch;
     EventLoop::TimerId timer;
@@ -57,6 +56,7 @@ class ListenQueue {
   };
 
   void OnReadable();
+  void OnGone(const Device& device);
   void OnRequest(CmEvent event);
   void Match();
   void Answer(Waiting accept, Request request);
@@ -73,6 +73,8 @@ class ListenQueue {
   std::unique_ptr<CmId> id_;
   const size_t backlog_;
   EventLoop::WatchId watch_ = 0;
+  uint64_t on_gone_ = 0;
+  absl::Status closed_;         // Why.
   std::list<Waiting> accepts_;  // Timers and watches hold iterators.
   std::list<Request> requests_;
   std::list<Handshake> handshakes_;

@@ -1,15 +1,14 @@
 #include "daemon/fabric/verbs/verbs_fabric.h"
 
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "daemon/fabric/verbs/cm.h"
 #include "daemon/fabric/verbs/connector.h"
 #include "daemon/fabric/verbs/devices.h"
 #include "daemon/fabric/verbs/listener.h"
-#include "mrd/v1/status.h"
 
 namespace mrd::fabric {
 namespace verbs {
@@ -28,10 +27,25 @@ class VerbsFabric final : public Fabric {
     return infos;
   }
 
+  void Watch(std::function<void()> changed) override { cm_.SetChanged(std::move(changed)); }
+
+  DeviceChanges Refresh() override {
+    const verbs::Devices::Changes found = devices_->Refresh();
+    DeviceChanges changes;
+    for (const auto& device : found.removed) {
+      cm_.Forget(device);
+      changes.removed.push_back(device->info());
+    }
+    for (const auto& device : found.added) {
+      cm_.Watch(device);
+      changes.added.push_back(device->Describe());
+    }
+    return changes;
+  }
+
   absl::StatusOr<std::shared_ptr<Domain>> CreateDomain(const std::string& name) override {
-    if (Device* const device = devices_->Find(name)) return device->CreateDomain();
-    return MakeError(v1::DEVICE_UNKNOWN, absl::StrCat("no device '", name, "' here"),
-                     {.advice = "List the devices"});
+    if (const auto device = devices_->Find(name)) return device->CreateDomain();
+    return devices_->Missing(name);
   }
 
   absl::StatusOr<std::unique_ptr<Listener>> Listen(const std::string& address, uint32_t port,

@@ -3,6 +3,8 @@
 #   RXE_DEVICE=rxe0 RXE_ADDR=10.9.0.1   RoCE
 #   SIW_DEVICE=siw0 SIW_ADDR=10.9.1.1   iWARP
 # shellcheck shell=bash
+# shellcheck disable=SC1091  # the guest's path
+source /vm/guest/rdma-plug.sh
 
 export RXE_DEVICE=rxe0 RXE_ADDR=10.9.0.1
 export SIW_DEVICE=siw0 SIW_ADDR=10.9.1.1
@@ -13,23 +15,7 @@ rdma_setup_device() {
   ip link add "$link" type dummy &&
     ip addr add "$addr/24" dev "$link" &&
     ip link set "$link" up &&
-    rdma link add "$device" type "$type" netdev "$link" &&
-    rdma_wait_usable "$device" "$addr"
-}
-
-# rdma_wait_usable DEVICE ADDR [SECONDS]: GIDs follow the link's addresses from a work queue, and
-# rdma_cm binds by them; a device that is listed may thus refuse its address for a moment. So ask
-# rdma_cm itself, which also asks for an active port.
-rdma_wait_usable() {
-  local device=$1 addr=$2 answer
-  local deadline=$((SECONDS + ${3:-10}))
-  until answer=$(peer --probe "$addr") && [[ $answer = *" device=$device" ]]; do
-    if ((SECONDS >= deadline)); then
-      echo "rdma-setup: $device at $addr is not usable: $answer" >&2
-      return 1
-    fi
-    sleep 0.05
-  done
+    rdma_plug "$type" "$device" "$addr" "$link"
 }
 
 modprobe -a rdma_rxe siw rdma_ucm dummy veth &&

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -59,6 +60,10 @@ Answer ProbeClient::Attach(mrd::AttachOptions options) {
     const std::lock_guard lock(lost_.mutex);
     lost_.lost = true;
   };
+  options.on_event = [this](const mrd::v1::AttachEvent& event) {
+    const std::lock_guard lock(lost_.mutex);
+    lost_.events.push_back(event);
+  };
   auto client = mrd::Client::Attach(std::move(options));
   if (!client.ok()) return client.status();
   client_ = std::move(*client);
@@ -78,6 +83,31 @@ Answer ProbeClient::AwaitLost() {
   if (!lost) return absl::DeadlineExceededError("the session stands");
   return client_->SessionStatus().ok() ? Answer(absl::InternalError("lost, but usable"))
                                        : Answer(std::string());
+}
+
+Answer ProbeClient::AwaitEvent(const std::string& kind, const std::string& device) {
+  std::string answer;
+  std::set<uint64_t> ended;
+  const bool found = Await([&] {
+    const std::lock_guard lock(lost_.mutex);
+    for (auto it = lost_.events.begin(); it != lost_.events.end(); ++it) {
+      if (mrd::v1::AttachEvent::EventKind_Name(it->kind()) != kind || it->device() != device) {
+        continue;
+      }
+      answer = absl::StrCat("sequence=", it->sequence(), " leases=", it->lease_ids_size(),
+                            " endpoints=", it->endpoint_ids_size());
+      ended.insert(it->endpoint_ids().begin(), it->endpoint_ids().end());
+      lost_.events.erase(it);
+      return true;
+    }
+    return false;
+  });
+  if (!found) return absl::DeadlineExceededError(absl::StrCat("no ", kind, " of ", device));
+  const std::lock_guard lock(endpoints_mutex_);
+  std::erase_if(endpoints_, [&ended](const mrd::Endpoint& endpoint) {
+    return ended.count(endpoint.endpoint_id()) != 0;
+  });
+  return answer;
 }
 
 Answer ProbeClient::Status() {

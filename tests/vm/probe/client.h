@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "client/client.h"
 #include "client/unique_fd.h"
+#include "mrd/v1/attach.pb.h"
 #include "mrd/v1/error.pb.h"
 #include "tests/vm/probe/memory.h"
 
@@ -46,6 +47,9 @@ class ProbeClient final {
   bool attached() const { return client_.has_value(); }
   Answer Detach();
   Answer AwaitLost();
+  // Waits for the next event of this kind about this device: how many leases and endpoints it
+  // ended.
+  Answer AwaitEvent(const std::string& kind, const std::string& device);
   Answer Status();
   Answer Devices();
 
@@ -91,6 +95,7 @@ class ProbeClient final {
   struct Lost {
     std::mutex mutex;
     bool lost = false;
+    std::list<mrd::v1::AttachEvent> events;  // That nobody has waited for yet.
   };
 
   absl::StatusOr<Memory*> Find(const std::string& name);

@@ -153,6 +153,13 @@ Answer Name(ProbeClient& client, Arguments& words) {
   return (client.*method)(name);
 }
 
+Answer Event(ProbeClient& client, Arguments& words) {
+  const std::string kind = words.Word();
+  const std::string device = words.Word();
+  if (absl::Status status = words.Status(); !status.ok()) return status;
+  return client.AwaitEvent(kind, device);
+}
+
 template <Answer (ProbeClient::*method)(const std::string&, uint64_t)>
 Answer NameAndNumber(ProbeClient& client, Arguments& words) {
   const std::string name = words.Word();
@@ -206,6 +213,7 @@ const std::map<std::string, Function>& Functions() {
       {"attach", Attach},
       {"detach", Plain<&ProbeClient::Detach>},
       {"lost", Plain<&ProbeClient::AwaitLost>},
+      {"event", Event},
       {"status", Plain<&ProbeClient::Status>},
       {"devices", Plain<&ProbeClient::Devices>},
       {"buffer", Buffer},
@@ -235,6 +243,7 @@ const std::map<std::string, Function>& Functions() {
 
 const char kCommands[] =
     "  attach [NAME]             detach               lost (wait until the daemon has gone)\n"
+    "  event KIND DEVICE         waits for it\n"
     "  status                    devices              leases\n"
     "  buffer B SIZE [4k|thp|2m]             the library's\n"
     "  memfd B SIZE [unsealed] [sparse] [read_only] [hugetlb] [at ADDRESS]   own, adopted\n"
