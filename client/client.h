@@ -156,9 +156,9 @@ class Client final {
   // rdma_reg_write(3): peers may write it (LOCAL_WRITE | REMOTE_WRITE).
   absl::StatusOr<Region> RegWrite(const Range& range) const;
 
-  // Deregisters all of them, AttachLimits.max_ranges_per_call a call, each call whole or not at
-  // all: on an error those not yet done stay regions. Empty ones are skipped. REQUIRES: of this
-  // session.
+  // Deregisters all of them, AttachLimits.max_ranges_per_call a call. Empty ones are skipped. None
+  // is a region afterwards; LEASE_UNKNOWN says that some had ended before (lapsed, revoked, their
+  // device removed). On any other error those not yet done stay regions. REQUIRES: of this session.
   absl::Status Deregister(std::span<Region> regions) const;
 
   // Leases that have a ttl last the whole of it from now on: those of these ids or, with none, all.
@@ -202,6 +202,7 @@ class Client final {
  private:
   explicit Client(std::shared_ptr<internal::Session> session);
 
+  absl::Status DeregisterPart(std::span<Region> part, absl::Status* ended) const;
   absl::StatusOr<Region> RegisterOne(v1::Access::Preset preset, const Range& range) const;
   absl::Status RegisterInto(const RegisterOptions& options, std::span<const Range> ranges,
                             Region* regions) const;

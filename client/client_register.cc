@@ -133,20 +133,37 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
   return absl::OkStatus();
 }
 
+// One call. Where a lease in it has ended before, none was ended by it, and halves are tried:
+// `ended` says of one that it had.
+absl::Status Client::DeregisterPart(std::span<Region> part, absl::Status* ended) const {
+  v1::DeregisterRequest request;
+  for (const Region& region : part) {
+    if (region) request.add_lease_ids(region.lease_id());
+  }
+  if (request.lease_ids_size() == 0) return absl::OkStatus();
+  absl::Status status = session_->rpc().Deregister(request, session_->call_timeout());
+  const bool unknown = ReasonOf(status) == v1::LEASE_UNKNOWN;
+  if (!status.ok() && !unknown) return status;
+  if (unknown && part.size() > 1) {
+    const size_t half = part.size() / 2;
+    if (absl::Status first = DeregisterPart(part.first(half), ended); !first.ok()) return first;
+    return DeregisterPart(part.subspan(half), ended);
+  }
+  if (unknown) *ended = status;
+  for (Region& region : part) region.Clear();
+  return absl::OkStatus();
+}
+
 absl::Status Client::Deregister(std::span<Region> regions) const {
   const size_t most = std::max<size_t>(welcome_.limits().max_ranges_per_call(), 1);
+  absl::Status ended;
   for (size_t first = 0; first < regions.size(); first += most) {
-    const std::span<Region> part = regions.subspan(first, std::min(most, regions.size() - first));
-    v1::DeregisterRequest request;
-    for (const Region& region : part) {
-      if (region) request.add_lease_ids(region.lease_id());
+    const size_t count = std::min(most, regions.size() - first);
+    if (absl::Status status = DeregisterPart(regions.subspan(first, count), &ended); !status.ok()) {
+      return status;
     }
-    if (request.lease_ids_size() == 0) continue;
-    absl::Status status = session_->rpc().Deregister(request, session_->call_timeout());
-    if (!status.ok()) return status;
-    for (Region& region : part) region.Clear();
   }
-  return absl::OkStatus();
+  return ended;
 }
 
 }  // namespace mrd

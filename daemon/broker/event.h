@@ -27,8 +27,8 @@ struct Event {
   v1::AttachEvent::Cause cause = v1::AttachEvent::CAUSE_UNSPECIFIED;
   std::vector<uint64_t> lease_ids = {};
   std::vector<uint64_t> endpoint_ids = {};
-  std::string device = {};
   std::string message = {};
+  std::string device = {};
   std::optional<Progress> progress = {};
 };
 

@@ -63,6 +63,17 @@ class FakeServices::RegistrationService final : public v1::Registration::Service
     return ToGrpc(owner_->on_release ? owner_->on_release(n) : absl::OkStatus());
   }
 
+  grpc::Status RenewLeases(grpc::ServerContext* context, const v1::RenewLeasesRequest*,
+                           v1::RenewLeasesResponse* response) override {
+    owner_->Note(*context);
+    int n;
+    {
+      std::lock_guard lock(owner_->mutex_);
+      n = ++owner_->renewals_;
+    }
+    return ToGrpc(owner_->on_renew(n, response));
+  }
+
   grpc::Status ListLeases(grpc::ServerContext* context, const v1::ListLeasesRequest* request,
                           v1::ListLeasesResponse* response) override {
     owner_->Note(*context);
@@ -132,6 +143,11 @@ std::vector<uint64_t> FakeServices::released() {
 std::vector<std::string> FakeServices::tokens() {
   std::lock_guard lock(mutex_);
   return tokens_;
+}
+
+int FakeServices::renewals() {
+  std::lock_guard lock(mutex_);
+  return renewals_;
 }
 
 int FakeServices::listens() {

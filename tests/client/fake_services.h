@@ -30,6 +30,7 @@ class FakeServices final {
   std::function<absl::Status(int n, const v1::RegisterRequest&, v1::RegisterResponse*)> on_register;
   std::function<absl::Status(int n, const v1::DeregisterRequest&)> on_deregister;
   std::function<absl::Status(int n)> on_release;
+  std::function<absl::Status(int n, v1::RenewLeasesResponse*)> on_renew;
   std::function<absl::Status(const v1::ListLeasesRequest&, v1::ListLeasesResponse*)> on_list_leases;
   std::function<absl::Status(int n)> on_listen;
 
@@ -39,6 +40,7 @@ class FakeServices final {
   std::vector<uint64_t> released();
   std::vector<std::string> tokens();
   int listens();
+  int renewals();
 
  private:
   class RegistrationService;
@@ -52,6 +54,7 @@ class FakeServices final {
   std::vector<uint64_t> released_;
   std::vector<std::string> tokens_;
   int listens_ = 0;
+  int renewals_ = 0;
 
   std::unique_ptr<RegistrationService> registration_;
   std::unique_ptr<EndpointsService> endpoints_;
