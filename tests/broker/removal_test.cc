@@ -70,7 +70,7 @@ class RemovalTest : public BrokerTest {
   }
   absl::StatusOr<EndpointView> Listen(const SessionRef& session, const std::string& address) {
     return Async([&](EndpointDone done) {
-             endpoints_.Listen(session, address, 0, 16, std::move(done));
+             endpoints_.Listen(session, {address, 0, 16, ""}, std::move(done));
            })
         .get();
   }
