@@ -89,7 +89,7 @@ TEST_F(SlowPinningTest, ARegionThatWillNotEndInARollBackStaysBooked) {
   EXPECT_EQ(broker_->books().Used(kUid).bytes, 1u << 20);
   // The fixture wants everything gone in the end; what is stuck goes with the broker.
   EndAndWait(session_);
-  broker_->books().Release(kUid, {.regions = 1, .bytes = 1 << 20});
+  broker_->books().Release(*session_->holder, {.regions = 1, .bytes = 1 << 20});
 }
 
 TEST_F(SlowPinningTest, ACancelledCallStopsAndIsRolledBack) {
