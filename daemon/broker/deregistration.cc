@@ -106,7 +106,7 @@ absl::Status Broker::EndLeases(const SessionRef& session,
     MutexLock lock(session->mutex);
     session->held -= freed;
     for (const auto& lease : leases) {
-      if (lease && lease->request) session->requests.LeaseEnded(lease->request);
+      if (lease && lease->request) session->requests.LeaseEnded(*lease->request);
     }
     if (!session->ending) {
       for (auto& lease : stuck) session->PutLease(std::move(lease));
@@ -137,7 +137,10 @@ void Broker::KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease
                           "their pages stay pinned."),
              fields);
   MutexLock lock(mutex_);
-  for (auto& lease : leases) stuck_.push_back(std::move(lease));
+  for (auto& lease : leases) {
+    lease->request = nullptr;  // Its session's, which ends.
+    stuck_.push_back(std::move(lease));
+  }
 }
 
 }  // namespace mrd::broker

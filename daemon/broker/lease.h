@@ -64,7 +64,8 @@ struct Lease {
   LeaseView view = {};
   uint64_t bytes = 0;  // Booked.
   absl::InlinedVector<HeldRegion, 1> regions;
-  std::shared_ptr<RequestRecord> request;  // That made it; null where it had no request_id.
+  // That made it, of its session's log; null where it had no request_id.
+  RequestRecord* request = nullptr;
   // Zero: it lasts as long as its session.
   std::chrono::nanoseconds ttl{0};
   // For the session's Expiries alone.

@@ -113,17 +113,17 @@ bool Registration::Repeats() {
   std::shared_ptr<const LeaseViews> answer;
   {
     MutexLock lock(session_.mutex);
-    const auto record = session_.requests.Find(spec_.request_id);
+    RequestRecord* const record = session_.requests.Find(spec_.request_id);
     if (!record) {
       record_ = session_.requests.Begin(spec_.request_id, spec_.fingerprint);
       return false;
     }
     if (record->fingerprint == spec_.fingerprint) {
-      if (!record->answer) {
-        record->waiters.push_back(std::move(done_));
+      if (!record->answered) {
+        record->waiters.push_front(std::move(done_));
         return true;
       }
-      answer = Renewed(record->answer);
+      answer = session_.AnswerOf(*record);
     }
   }
   if (answer && answer->size() > kSmallRegions) {
@@ -139,21 +139,6 @@ bool Registration::Repeats() {
                     {.advice = "Use a fresh request_id for each new request"}));
   }
   return true;
-}
-
-std::shared_ptr<const LeaseViews> Registration::Renewed(
-    std::shared_ptr<const LeaseViews> answer) const {
-  if (answer->empty() || !answer->front().remaining) return answer;
-  auto renewed = std::make_shared<LeaseViews>(*answer);
-  for (LeaseView& view : *renewed) {
-    const auto lease = session_.leases.find(view.id);
-    if (lease == session_.leases.end()) {
-      view.remaining = std::chrono::nanoseconds(0);
-    } else {
-      view.remaining = session_.ViewOf(*lease->second).remaining;
-    }
-  }
-  return renewed;
 }
 
 absl::Status Registration::FindBuffers(bool may_block) {
@@ -198,12 +183,11 @@ absl::Status Registration::FindDevices(bool may_block) {
   devices_ = spec_.devices;
   if (!devices_.empty()) return absl::OkStatus();
   const auto catalog = may_block ? broker_.devices().Read() : broker_.devices().Known();
-  const auto terms = session_.terms();
   DeviceRef fallback;
   DeviceRef refused;
   for (const DeviceRef& device : catalog) {
     // Those that the policy allows: a call that names none is not to fail by the others.
-    if (!terms->Allows(device->name)) {
+    if (!terms_->Allows(device->name)) {
       refused = device;
       continue;
     }
@@ -218,7 +202,7 @@ absl::Status Registration::FindDevices(bool may_block) {
   }
   if (devices_.empty() && fallback) devices_.push_back(fallback->name);
   if (!devices_.empty()) return absl::OkStatus();
-  if (refused) return terms->CheckDevice(refused->name);
+  if (refused) return terms_->CheckDevice(refused->name);
   return MakeError(v1::DEVICE_UNKNOWN, "the daemon has no device",
                    {.advice = "ListDevices (mrctl devices) shows those there are"});
 }
@@ -364,14 +348,13 @@ absl::Status OfRange(const std::vector<RangeSpec>& ranges, size_t index,
 }
 
 absl::Status Registration::CheckAndBook() {
-  const auto terms = session_.terms();
-  if (auto allowed = terms->CheckRegistration(devices_, spec_.access); !allowed.ok())
+  if (auto allowed = terms_->CheckRegistration(devices_, spec_.access); !allowed.ok())
     return allowed;
   Amounts wanted;
   bytes_.reserve(spec_.ranges.size());
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
     const RangeSpec& range = spec_.ranges[i];
-    auto checked = buffers_[i]->Check(range.offset, range.length, range.addr, terms->unsealed);
+    auto checked = buffers_[i]->Check(range.offset, range.length, range.addr, terms_->unsealed);
     if (checked.ok() && (spec_.access & Bit(v1::HUGETLB)) != 0) {
       checked = CheckHugetlb(range, *buffers_[i]);
     }
@@ -391,15 +374,24 @@ absl::Status Registration::CheckAndBook() {
 }
 
 absl::Status Registration::CheckPresent() {
-  absl::flat_hash_map<const memory::Buffer*, memory::Buffer::Seen> seen;
+  // Most ranges lie in the buffer of the one before, and most calls have one buffer.
+  absl::flat_hash_map<const memory::Buffer*, memory::Buffer::Seen> before;
+  const memory::Buffer* last = nullptr;
+  memory::Buffer::Seen seen;
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
-    if (i % kCheckEvery == 0) {
+    if (i % kCheckEvery == kCheckEvery - 1) {
       if (auto go_on = GoOn(); !go_on.ok()) return go_on;
     }
     const RangeSpec& range = spec_.ranges[i];
     memory::Buffer& buffer = *buffers_[i];
-    const auto present = buffer.CheckPresent(range.offset, range.length, &seen[&buffer],
-                                             [this] { return !GoOn().ok(); });
+    if (&buffer != last) {
+      if (last) before[last] = seen;
+      const auto known = before.find(&buffer);
+      seen = known == before.end() ? memory::Buffer::Seen{} : known->second;
+      last = &buffer;
+    }
+    const auto present =
+        buffer.CheckPresent(range.offset, range.length, &seen, [this] { return !GoOn().ok(); });
     if (absl::IsCancelled(present)) return GoOn();
     if (!present.ok()) return OfRange(spec_.ranges, i, present);
   }
@@ -407,7 +399,7 @@ absl::Status Registration::CheckPresent() {
 }
 
 absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
-  std::vector<RegisterDone> waiters;
+  Waiters waiters;
   std::vector<BufferSlot> released;
   {
     MutexLock lock(session_.mutex);
@@ -420,7 +412,8 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
     leases_.clear();
     if (ttl_.count() > 0) broker_.WatchLocked(session_);
     for (const SessionDomain& used : domains_) domain_set().Keep(used);
-    if (record_) waiters = session_.requests.Answer(record_, answer);
+    if (record_) waiters = session_.requests.Answer(*record_, *answer);
+    record_ = nullptr;
     if (spec_.release_after) {
       for (const RangeSpec& range : spec_.ranges) {
         const auto found = session_.buffers.find(range.buffer_id);
@@ -480,10 +473,11 @@ void Registration::RollBack() {
 }
 
 void Registration::Finish(RegisterResult result) {
-  std::vector<RegisterDone> waiters;
-  if (record_) {
+  Waiters waiters;
+  {
     MutexLock lock(session_.mutex);
-    waiters = session_.requests.Refuse(record_);
+    if (record_) waiters = session_.requests.Refuse(*record_);
+    record_ = nullptr;
   }
   LetGo();
   for (RegisterDone& waiter : waiters) waiter(result);

@@ -23,12 +23,10 @@ class Registration : public std::enable_shared_from_this<Registration> {
         session_(*work.session()),
         work_(std::move(work)),
         spec_(std::move(spec)),
-        ttl_(session_.terms()->ClampTtl(spec_.ttl)),
+        terms_(session_.terms()),
+        ttl_(terms_->ClampTtl(spec_.ttl)),
         done_(std::move(done)) {}
 
-  // An earlier answer, with what remains of its leases now.
-  std::shared_ptr<const LeaseViews> Renewed(std::shared_ptr<const LeaseViews> answer) const
-      MRD_REQUIRES(session_.mutex);
   // What can be said of the call by itself.
   absl::Status CheckShape() const;
   // Joins a call with the same request_id. True: this one is answered, or will be with that one.
@@ -68,13 +66,15 @@ class Registration : public std::enable_shared_from_this<Registration> {
   Session& session_;
   const Work work_;
   const RegisterSpec spec_;
+  const policy::TermsRef terms_;        // In force when it came.
   const std::chrono::nanoseconds ttl_;  // Of its leases.
   RegisterDone done_;
   // For its addresses. A thread that takes calls does not: where another buffer has taken the place
   // since Small() looked, the answer is BUSY.
   bool may_wait_ = true;
-  NamedDomainRef named_;                                  // Null: the session's private domains.
-  std::shared_ptr<RequestRecord> record_;                 // Null: no request_id.
+  NamedDomainRef named_;  // Null: the session's private domains.
+  // Null: no request_id, or the call is over. Others have a look at it: by the session's lock.
+  RequestRecord* record_ = nullptr;
   std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
   std::vector<std::string> devices_;
   absl::InlinedVector<SessionDomain, 1> domains_;  // One a device.

@@ -5,13 +5,14 @@
 
 #include <chrono>
 #include <cstdint>
+#include <forward_list>
 #include <list>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "daemon/broker/lease.h"
@@ -20,16 +21,22 @@ namespace mrd::broker {
 
 using RegisterResult = absl::StatusOr<std::shared_ptr<const LeaseViews>>;
 using RegisterDone = absl::AnyInvocable<void(RegisterResult)>;
+using Waiters = std::forward_list<RegisterDone>;
 
+// Small: most regions have one of their own. Its log owns it: until it is refused or, once it is
+// forgotten, until the last of its leases has ended.
 struct RequestRecord {
   std::string id;
-  uint64_t fingerprint = 0;                  // Of the parameters.
-  std::shared_ptr<const LeaseViews> answer;  // Null while the first call runs.
-  std::vector<RegisterDone> waiters;         // Repeats that came while it ran.
-  size_t live_leases = 0;
-  std::chrono::steady_clock::time_point ended;  // When the last of its leases did.
+  uint64_t fingerprint = 0;  // Of the parameters.
+  // The answer, in its order: leases of the session, or what `ended` has of them.
+  absl::InlinedVector<uint64_t, 1> lease_ids;
+  std::forward_list<LeaseView> ended;
+  Waiters waiters;  // Repeats that came while the first call ran.
+  uint32_t live_leases = 0;
+  bool answered = false;
   bool forgotten = false;
-  std::list<std::shared_ptr<RequestRecord>>::iterator place;  // Where it is answered.
+  std::chrono::steady_clock::time_point ended_at;  // When the last of its leases did.
+  std::list<RequestRecord>::iterator place;
 };
 
 // Not thread-safe: guarded by its session's lock.
@@ -43,34 +50,40 @@ class RequestLog {
   static constexpr size_t kMostViews = 10000;  // Of ended leases, or as many as live ones.
 
   // The record of this id; null where there is none.
-  std::shared_ptr<RequestRecord> Find(const std::string& id);
+  RequestRecord* Find(const std::string& id);
 
   // REQUIRES: Find(id) is null.
-  std::shared_ptr<RequestRecord> Begin(const std::string& id, uint64_t fingerprint);
+  RequestRecord* Begin(const std::string& id, uint64_t fingerprint);
 
   // The first call was refused: a repeat runs anew. Returns the repeats that waited, to be given
-  // the refusal.
-  std::vector<RegisterDone> Refuse(const std::shared_ptr<RequestRecord>& record);
+  // the refusal. The record is no more.
+  Waiters Refuse(RequestRecord& record);
 
-  // The first call was answered.
-  std::vector<RegisterDone> Answer(const std::shared_ptr<RequestRecord>& record,
-                                   std::shared_ptr<const LeaseViews> answer);
+  // The first call was answered with leases, which are its session's now.
+  Waiters Answer(RequestRecord& record, const LeaseViews& answer);
 
-  void LeaseEnded(const std::shared_ptr<RequestRecord>& record);
+  // A lease is its session's no more: it is being ended...
+  void LeaseTaken(RequestRecord& record, const LeaseView& view);
+  // ... and would not end,
+  void LeasePutBack(RequestRecord& record, uint64_t lease_id);
+  // ... or has ended. The record may be no more.
+  void LeaseEnded(RequestRecord& record);
 
  private:
-  using Records = std::list<std::shared_ptr<RequestRecord>>;
+  using Records = std::list<RequestRecord>;
 
   void Forget();
   void Drop(Records& from);
 
   // The keys are the records' own ids.
-  absl::flat_hash_map<std::string_view, std::shared_ptr<RequestRecord>> by_id_;
-  // Those that are answered, each in one of these. The oldest first.
-  Records living_;  // Have a lease that lives.
-  Records ended_;
-  size_t views_ = 0;  // In all answers.
-  size_t live_ = 0;   // Leases of requests that are remembered.
+  absl::flat_hash_map<std::string_view, RequestRecord*> by_id_;
+  // Each record is in one of these. The oldest first.
+  Records running_;
+  Records living_;     // Have a lease that lives.
+  Records ended_;      // Have none.
+  Records forgotten_;  // Have one, and are not in by_id_.
+  size_t views_ = 0;   // In all answers.
+  size_t live_ = 0;    // Leases of requests that are remembered.
 };
 
 }  // namespace mrd::broker

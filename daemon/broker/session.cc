@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+
 namespace mrd::broker {
 
 SessionView Session::View() {
@@ -16,9 +18,26 @@ LeaseView Session::ViewOf(const Lease& lease) const {
   return view;
 }
 
+std::shared_ptr<const LeaseViews> Session::AnswerOf(const RequestRecord& record) const {
+  absl::flat_hash_map<uint64_t, const LeaseView*> ended;
+  for (const LeaseView& view : record.ended) ended.emplace(view.id, &view);
+  auto answer = std::make_shared<LeaseViews>();
+  answer->reserve(record.lease_ids.size());
+  for (const uint64_t id : record.lease_ids) {
+    if (const auto lease = leases.find(id); lease != leases.end()) {
+      answer->push_back(ViewOf(*lease->second));
+      continue;
+    }
+    answer->push_back(*ended.at(id));
+    if (answer->back().remaining) answer->back().remaining = std::chrono::nanoseconds(0);
+  }
+  return answer;
+}
+
 void Session::PutLease(std::unique_ptr<Lease> lease) {
   if (lease->ttl.count() > 0) expiries.Add(*lease, Expiries::Clock::now());
   const uint64_t lease_id = lease->view.id;
+  if (lease->request) requests.LeasePutBack(*lease->request, lease_id);
   leases.emplace_hint(leases.end(), lease_id, std::move(lease));
 }
 
@@ -28,6 +47,7 @@ std::unique_ptr<Lease> Session::TakeLease(uint64_t lease_id) {
   std::unique_ptr<Lease> lease = std::move(found->second);
   leases.erase(found);
   if (lease->ttl.count() > 0) expiries.Remove(*lease);
+  if (lease->request) requests.LeaseTaken(*lease->request, lease->view);
   return lease;
 }
 

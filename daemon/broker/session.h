@@ -99,6 +99,8 @@ class Session {
   SessionView View();
   // Of its leases, with what remains of it now.
   LeaseView ViewOf(const Lease& lease) const MRD_REQUIRES(mutex);
+  // What a request was answered, with what remains of its leases now.
+  std::shared_ptr<const LeaseViews> AnswerOf(const RequestRecord& record) const MRD_REQUIRES(mutex);
   // A lease is in `leases` and, with a ttl, in `expiries`, from here on...
   void PutLease(std::unique_ptr<Lease> lease) MRD_REQUIRES(mutex);
   // ... until here. Null: none of this id.

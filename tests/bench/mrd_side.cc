@@ -15,7 +15,8 @@ std::shared_ptr<internal::Session> AttachForEmptyCalls(const std::string& socket
   internal::AttachParameters parameters;
   parameters.name = "bench empty";
   parameters.timeout = kTimeout;
-  return Must(internal::Session::Attach(socket_dir, parameters, kTimeout), "attach");
+  return Must(internal::Session::Attach(socket_dir, parameters, kTimeout, /*renew=*/false),
+              "attach");
 }
 
 }  // namespace

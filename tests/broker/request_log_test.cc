@@ -5,21 +5,21 @@
 namespace mrd::broker {
 namespace {
 
-std::shared_ptr<RequestRecord> Answered(RequestLog& log, const std::string& id, size_t leases) {
-  auto record = log.Begin(id, 1);
-  log.Answer(record, std::make_shared<const LeaseViews>(leases));
+RequestRecord& Answered(RequestLog& log, const std::string& id, size_t leases) {
+  RequestRecord& record = *log.Begin(id, 1);
+  log.Answer(record, LeaseViews(leases));
   return record;
 }
 
 TEST(RequestLog, RemembersARequestWhileItsLeasesLive) {
   RequestLog log;
-  const auto record = Answered(log, "a", 2);
+  RequestRecord& record = Answered(log, "a", 2);
   for (int i = 0; i < 2000; ++i) {
-    const auto other = Answered(log, "other" + std::to_string(i), 1);
+    RequestRecord& other = Answered(log, "other" + std::to_string(i), 1);
     log.LeaseEnded(other);
   }
   log.LeaseEnded(record);
-  EXPECT_EQ(log.Find("a"), record);
+  EXPECT_EQ(log.Find("a"), &record);
 }
 
 TEST(RequestLog, ForgetsAfterAThousandLaterOnesHaveEnded) {
@@ -37,26 +37,47 @@ TEST(RequestLog, ForgetsAfterAThousandLaterOnesHaveEnded) {
 // Otherwise a client that registers many and ends all but one, again and again, fills the memory.
 TEST(RequestLog, RemembersNoMoreAnswersThanItsLeasesAreWorth) {
   RequestLog log;
-  const auto small = Answered(log, "small", 1);
+  RequestRecord& small = Answered(log, "small", 1);
   log.LeaseEnded(small);
-  std::vector<std::shared_ptr<RequestRecord>> records;
+  std::vector<RequestRecord*> records;
   for (int i = 0; i < 3; ++i) {
-    records.push_back(Answered(log, std::to_string(i), RequestLog::kMostViews));
-    for (size_t k = 1; k < RequestLog::kMostViews; ++k) log.LeaseEnded(records.back());
+    records.push_back(&Answered(log, std::to_string(i), RequestLog::kMostViews));
+    for (size_t k = 1; k < RequestLog::kMostViews; ++k) log.LeaseEnded(*records.back());
   }
   EXPECT_EQ(log.Find("small"), nullptr);
   EXPECT_EQ(log.Find("0"), nullptr);
   EXPECT_EQ(log.Find("1"), nullptr);
   EXPECT_EQ(log.Find("2"), records[2]);
-  for (const auto& record : records) log.LeaseEnded(record);  // Forgotten ones too.
+  for (RequestRecord* const record : records) log.LeaseEnded(*record);  // Forgotten ones too.
   EXPECT_EQ(log.Find("2"), records[2]);
+}
+
+TEST(RequestLog, KeepsOfAnAnswerWhatItsSessionNoLongerHas) {
+  RequestLog log;
+  RequestRecord& record = *log.Begin("a", 1);
+  LeaseViews views(2);
+  views[0].id = 7;
+  views[1].id = 8;
+  log.Answer(record, views);
+  EXPECT_TRUE(record.ended.empty());
+  // One that would not end, however often that is tried, is kept once.
+  for (int i = 0; i < 3; ++i) {
+    log.LeaseTaken(record, views[0]);
+    log.LeasePutBack(record, 7);
+  }
+  EXPECT_TRUE(record.ended.empty());
+  log.LeaseTaken(record, views[1]);
+  log.LeaseEnded(record);
+  ASSERT_FALSE(record.ended.empty());
+  EXPECT_EQ(record.ended.front().id, 8u);
+  EXPECT_EQ(log.Find("a"), &record);
 }
 
 TEST(RequestLog, ForgetsARefusedRequestAndNamesThoseThatWaited) {
   RequestLog log;
-  const auto record = log.Begin("a", 1);
-  record->waiters.push_back([](RegisterResult) {});
-  EXPECT_EQ(log.Refuse(record).size(), 1u);
+  RequestRecord& record = *log.Begin("a", 1);
+  record.waiters.push_front([](RegisterResult) {});
+  EXPECT_FALSE(log.Refuse(record).empty());
   EXPECT_EQ(log.Find("a"), nullptr);
 }
 

@@ -5,6 +5,7 @@
 #include "google/protobuf/util/time_util.h"
 #include "mrd/v1/admin.grpc.pb.h"
 #include "mrd/v1/device.grpc.pb.h"
+#include "mrd/v1/domain.grpc.pb.h"
 #include "mrd/v1/endpoint.grpc.pb.h"
 #include "mrd/v1/registration.grpc.pb.h"
 #include "mrd/v1/session.grpc.pb.h"
@@ -40,12 +41,14 @@ struct RawClient::Stubs {
   explicit Stubs(const std::shared_ptr<grpc::Channel>& channel)
       : registration(channel),
         devices(channel),
+        domains(channel),
         sessions(channel),
         endpoints(channel),
         admin(channel) {}
 
   v1::Registration::Stub registration;
   v1::Devices::Stub devices;
+  v1::Domains::Stub domains;
   v1::Sessions::Stub sessions;
   v1::Endpoints::Stub endpoints;
   v1::Admin::Stub admin;
@@ -177,6 +180,19 @@ Answer<v1::DisconnectResponse> RawClient::Disconnect(uint64_t endpoint_id) {
 
 Answer<v1::ListEndpointsResponse> RawClient::ListEndpoints() {
   return Do(stubs_->endpoints, &v1::Endpoints::Stub::ListEndpoints, v1::ListEndpointsRequest());
+}
+
+Answer<v1::OpenDomainResponse> RawClient::OpenDomain(const std::string& name) {
+  v1::OpenDomainRequest request;
+  request.set_name(name);
+  request.set_create(true);
+  return Do(stubs_->domains, &v1::Domains::Stub::OpenDomain, request);
+}
+
+Answer<v1::CloseDomainResponse> RawClient::CloseDomain(const std::string& name) {
+  v1::CloseDomainRequest request;
+  request.set_name(name);
+  return Do(stubs_->domains, &v1::Domains::Stub::CloseDomain, request);
 }
 
 Answer<v1::ListSessionsResponse> RawClient::ListSessions(uint64_t after, uint32_t page_size) {

@@ -11,6 +11,7 @@
 
 #include "mrd/v1/admin.pb.h"
 #include "mrd/v1/device.pb.h"
+#include "mrd/v1/domain.pb.h"
 #include "mrd/v1/endpoint.pb.h"
 #include "mrd/v1/registration.pb.h"
 #include "mrd/v1/session.pb.h"
@@ -93,6 +94,9 @@ class RawClient {
                                       milliseconds wait = kPatience);
   Answer<v1::DisconnectResponse> Disconnect(uint64_t endpoint_id);
   Answer<v1::ListEndpointsResponse> ListEndpoints();
+  // Made where there is none of this name, for its owner alone.
+  Answer<v1::OpenDomainResponse> OpenDomain(const std::string& name);
+  Answer<v1::CloseDomainResponse> CloseDomain(const std::string& name);
   Answer<v1::ListSessionsResponse> ListSessions(uint64_t after = 0, uint32_t page_size = 0);
   Answer<v1::ListAllLeasesResponse> ListAllLeases(uint64_t session_id = 0, uint64_t after = 0,
                                                   uint32_t page_size = 0);

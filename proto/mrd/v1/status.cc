@@ -10,6 +10,27 @@ namespace mrd {
 namespace {
 
 constexpr char kDetailUrl[] = "type.googleapis.com/mrd.v1.ErrorDetail";
+// Of what is wrong: it may repeat a name that a client chose, and all metadata of an answer has
+// to fit into 8 KiB.
+constexpr size_t kMostBytes = 1000;
+
+// Well-formed UTF-8 that may be shown on a terminal, and of a length that people read.
+std::string Shown(std::string text) {
+  if (text.size() > kMostBytes) {
+    size_t end = kMostBytes;
+    while (end > 0 && (text[end] & 0xc0) == 0x80) --end;  // Not within a character.
+    text.resize(end);
+    text += "...";
+  }
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (byte < 0x20 || byte == 0x7f) text[i] = '?';
+    // C1: U+0080 to U+009F.
+    if (byte == 0xc2 && next >= 0x80 && next < 0xa0) text[i] = text[i + 1] = '?';
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -90,6 +111,7 @@ absl::Status MakeError(v1::Reason reason, std::string what, ErrorFacts facts) {
   detail.set_limit_name(std::move(facts.limit_name));
   detail.set_limit(facts.limit);
   detail.set_used(facts.used);
+  what = Shown(std::move(what));
   if (!facts.advice.empty()) {
     what += ". ";
     what += facts.advice;
