@@ -59,6 +59,7 @@ Answer ProbeClient::Attach(mrd::AttachOptions options) {
     const std::lock_guard lock(lost_.mutex);
     lost_.lost = true;
   };
+  options.on_event = [this](const mrd::v1::AttachEvent& event) { events_.Add(event); };
   auto client = mrd::Client::Attach(std::move(options));
   if (!client.ok()) return client.status();
   client_ = std::move(*client);
@@ -266,8 +267,8 @@ void ProbeClient::AcceptLoop(const mrd::Listener* listener, const std::string& a
   }
 }
 
-Answer ProbeClient::Listen(const std::string& address, const std::string& regions) {
-  auto listener = client_->Listen({.address = address});
+Answer ProbeClient::Listen(const mrd::ListenOptions& options, const std::string& regions) {
+  auto listener = client_->Listen(options);
   if (!listener.ok()) return listener.status();
   auto announcement = Announcement(regions, listener->info().device());
   if (!announcement.ok()) return announcement.status();
