@@ -81,7 +81,8 @@ class ProbeClient final {
   Answer CloseDomain(const std::string& name);
   Answer Domains();
 
-  // Registers and deregisters so many times: ranges, sizes and buffers are chosen by `seed`.
+  // Registers and deregisters so many regions, some in one call: ranges, sizes and buffers are
+  // chosen by `seed`.
   Answer RunCycles(uint64_t count, uint64_t seed, const std::string& device);
 
   // Accepts peers until the end and tells each of the first region of that name.

@@ -1,4 +1,5 @@
 // The part of ProbeClient that is about leases, named domains, and what the daemon says by itself.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <random>
@@ -16,11 +17,12 @@ namespace probe {
 namespace {
 
 // An event may have to wait for a ttl.
-constexpr std::chrono::seconds kEventPatience{45};
+constexpr std::chrono::seconds kEventPatience{150};
 
 constexpr uint64_t kBuffers = 8;
 constexpr uint64_t kMostBytes = 512 << 10;  // Of a buffer of RunCycles.
-constexpr uint64_t kCyclesOfBuffer = 50;
+constexpr uint64_t kMostRanges = 16;
+constexpr uint64_t kCallsOfBuffer = 20;
 
 }  // namespace
 
@@ -85,21 +87,26 @@ Answer ProbeClient::RunCycles(uint64_t count, uint64_t seed, const std::string& 
   options.devices = {device};
   options.preset = mrd::v1::Access::REG_WRITE;
   std::vector<mrd::Buffer> buffers;
-  for (uint64_t i = 0; i < count; ++i) {
-    if (i % kCyclesOfBuffer == 0) {
+  uint64_t cycles = 0;
+  for (uint64_t calls = 0; cycles < count; ++calls) {
+    if (calls % kCallsOfBuffer == 0) {
       if (buffers.size() == kBuffers) buffers.erase(buffers.begin());
       auto buffer = client_->CreateBuffer(1 + below(kMostBytes), {.name = "cycles"});
       if (!buffer.ok()) return buffer.status();
       buffers.push_back(std::move(*buffer));
     }
-    const mrd::Buffer& buffer = buffers[below(buffers.size())];
-    const uint64_t offset = below(buffer.size());
-    const mrd::Range range(buffer, offset, 1 + below(buffer.size() - offset));
-    auto regions = client_->Register(options, std::vector<mrd::Range>{range});
+    std::vector<mrd::Range> ranges;
+    for (uint64_t left = std::min(count - cycles, 1 + below(kMostRanges)); left > 0; --left) {
+      const mrd::Buffer& buffer = buffers[below(buffers.size())];
+      const uint64_t offset = below(buffer.size());
+      ranges.emplace_back(buffer, offset, 1 + below(buffer.size() - offset));
+    }
+    auto regions = client_->Register(options, ranges);
     if (!regions.ok()) return regions.status();
     if (absl::Status status = client_->Deregister(*regions); !status.ok()) return status;
+    cycles += ranges.size();
   }
-  return absl::StrCat("cycles=", count);
+  return absl::StrCat("cycles=", cycles);
 }
 
 }  // namespace probe
