@@ -18,8 +18,9 @@ end_loop() {
 # A lease that lapses is the event LAPSED, and nobody need do anything.
 by_itself() { :; }
 
-# S11. ends_under_a_reader EVENT COMMAND... DEVICE: the command ends region r of client c, while a peer
-# reads it, its pages have no other holder, and other leases of the client's and of others are in use.
+# S11. ends_under_a_reader EVENT COMMAND... DEVICE: the command, which is given the lease's id, ends region
+# r of client c, while a peer reads it, its pages have no other holder, and other leases of the client's and
+# of others are in use.
 ends_under_a_reader() {
   local event=$1 device=${*: -1} where region ttl all
   shift
@@ -39,7 +40,8 @@ ends_under_a_reader() {
   ask c buffer kept 8192
   ask c register kept kept 0 8192 write,remote_read "$device"
   ask c register r b 0 64M write,remote_read "$device" "ttl=$ttl"
-  local addr_of_r rkey_of_r
+  local lease_of_r addr_of_r rkey_of_r
+  lease_of_r=$(field lease0)
   addr_of_r=$(field addr0)
   rkey_of_r=$(field "rkey0.$device")
   for region in kept r; do
@@ -63,7 +65,7 @@ ends_under_a_reader() {
   ask c untaken "$event"
   is events 0
 
-  "$@"
+  "$@" "$lease_of_r"
   patience=180 ask c events "$event" 1
   # When the client was told, the device had it no more.
   is events 1
