@@ -44,6 +44,7 @@ static const char kUsage[] =
     "  loop SECONDS OFFSET LENGTH [--pause MS]\n"
     "                       WRITE and READ back, each time other data, until the time is\n"
     "                       over, a round fails or a SIGTERM comes\n"
+    "  reads SECONDS OFFSET LENGTH   the same, but READ only, whatever is there\n"
     "  check OFFSET DATA    compare own memory (--serve) with DATA, until it is the same or\n"
     "                       the deadline is over\n"
     "  wait SECONDS         wait until the other side ends the connection\n"

@@ -61,6 +61,7 @@ Answer ProbeClient::Attach(mrd::AttachOptions options) {
     lost_.lost = true;
   };
   options.on_event = [this](const mrd::v1::AttachEvent& event) {
+    events_.Add(event);
     const std::lock_guard lock(lost_.mutex);
     lost_.events.push_back(event);
   };
@@ -296,8 +297,8 @@ void ProbeClient::AcceptLoop(const mrd::Listener* listener, const std::string& a
   }
 }
 
-Answer ProbeClient::Listen(const std::string& address, const std::string& regions) {
-  auto listener = client_->Listen({.address = address});
+Answer ProbeClient::Listen(const mrd::ListenOptions& options, const std::string& regions) {
+  auto listener = client_->Listen(options);
   if (!listener.ok()) return listener.status();
   auto announcement = Announcement(regions, listener->info().device());
   if (!announcement.ok()) return announcement.status();

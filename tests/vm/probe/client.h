@@ -19,6 +19,7 @@
 #include "client/unique_fd.h"
 #include "mrd/v1/attach.pb.h"
 #include "mrd/v1/error.pb.h"
+#include "tests/vm/probe/event_log.h"
 #include "tests/vm/probe/memory.h"
 
 namespace probe {
@@ -42,7 +43,7 @@ class ProbeClient final {
   ProbeClient(const ProbeClient&) = delete;
   ProbeClient& operator=(const ProbeClient&) = delete;
 
-  // Before all else.
+  // Before all else. The callbacks are set here.
   Answer Attach(mrd::AttachOptions options);
   bool attached() const { return client_.has_value(); }
   Answer Detach();
@@ -72,8 +73,24 @@ class ProbeClient final {
   Answer Deregister(const std::string& name);
   Answer Leases();
 
+  // Leases with a ttl (client_leases.cc): those of these names or, with none, all.
+  Answer Renew(const std::vector<std::string>& names);
+  // See EventLog.
+  Answer AwaitEvents(const std::string& kind, uint64_t leases);
+  Answer CountEvents(const std::string& kind);
+  // Of all sessions, told to admins.
+  Answer Totals();
+
+  Answer OpenDomain(const std::string& name, const mrd::DomainOptions& options);
+  Answer CloseDomain(const std::string& name);
+  Answer Domains();
+
+  // Registers and deregisters so many regions, some in one call: ranges, sizes and buffers are
+  // chosen by `seed`.
+  Answer RunCycles(uint64_t count, uint64_t seed, const std::string& device);
+
   // Accepts peers until the end and tells each of the first region of that name.
-  Answer Listen(const std::string& address, const std::string& regions);
+  Answer Listen(const mrd::ListenOptions& options, const std::string& regions);
   Answer Connect(const std::string& address, uint16_t port, const std::string& regions);
   // Waits until so many connections stand, and so many have ended without our doing.
   Answer AwaitConnections(uint64_t connected, uint64_t disconnected);
@@ -106,6 +123,7 @@ class ProbeClient final {
   absl::StatusOr<mrd::v1::Reason> AddBadBuffer(const std::string& kind);
 
   Lost lost_;
+  EventLog events_;
   std::optional<mrd::Client> client_;
   std::map<std::string, Memory> memory_;
   std::map<std::string, std::vector<mrd::Region>> regions_;

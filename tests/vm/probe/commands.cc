@@ -1,6 +1,11 @@
 #include "tests/vm/probe/commands.h"
 
+#include <chrono>
+#include <cstdint>
 #include <map>
+#include <optional>
+#include <string>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "client/mrctl/units.h"
@@ -25,6 +30,30 @@ class Arguments final {
     Note(number.status());
     return number.value_or(0);
   }
+  // What follows "NAME=" where the next word begins so.
+  std::optional<std::string> Option(std::string_view name) {
+    if (!Left()) return std::nullopt;
+    const std::string& word = words_[next_];
+    if (!word.starts_with(name) || word.size() == name.size() || word[name.size()] != '=') {
+      return std::nullopt;
+    }
+    ++next_;
+    return word.substr(name.size() + 1);
+  }
+  // The same, a number.
+  std::optional<uint64_t> NumberOption(std::string_view name) {
+    const auto text = Option(name);
+    if (!text) return std::nullopt;
+    auto number = ParseNumber(*text);
+    Note(number.status());
+    return number.value_or(0);
+  }
+  // Whether the next word is this one.
+  bool Flag(std::string_view word) {
+    if (!Left() || words_[next_] != word) return false;
+    ++next_;
+    return true;
+  }
   std::string Data() {
     auto data = ParseData(Word());
     Note(data.status());
@@ -48,6 +77,8 @@ class Arguments final {
 
 Answer Attach(ProbeClient& client, Arguments& words) {
   mrd::AttachOptions options = {.name = words.Left() ? words.Word() : "probe"};
+  options.renew = !words.Flag("norenew");
+  options.admin = words.Flag("admin");
   if (absl::Status status = words.Status(); !status.ok()) return status;
   return client.Attach(std::move(options));
 }
@@ -95,7 +126,7 @@ Answer Bad(ProbeClient& client, Arguments& words) {
   return client.AdoptAnything(name, fd->get(), 8192);
 }
 
-// REGION[:COUNT] BUFFER OFFSET LENGTH ACCESS DEVICE,...|all|-
+// REGION[:COUNT] BUFFER OFFSET LENGTH ACCESS DEVICE,...|all|- [ttl=MS] [domain=NAME]
 Answer Register(ProbeClient& client, Arguments& words) {
   RegisterRequest request;
   const Words name = Split(words.Word(), ':');
@@ -111,6 +142,8 @@ Answer Register(ProbeClient& client, Arguments& words) {
   const auto access = mrctl::ParseAccess(words.Word());
   words.Note(access.status());
   const std::string devices = words.Word();
+  request.options.ttl = std::chrono::milliseconds(words.NumberOption("ttl").value_or(0));
+  request.options.domain = words.Option("domain").value_or("");
   if (absl::Status status = words.Status(); !status.ok()) return status;
   request.options.preset = access->preset();
   for (const int flag : access->flags()) {
@@ -125,10 +158,11 @@ Answer Register(ProbeClient& client, Arguments& words) {
 }
 
 Answer Listen(ProbeClient& client, Arguments& words) {
-  const std::string address = words.Word();
+  mrd::ListenOptions options = {.address = words.Word()};
   const std::string regions = words.Word();
+  options.domain = words.Option("domain").value_or("");
   if (absl::Status status = words.Status(); !status.ok()) return status;
-  return client.Listen(address, regions);
+  return client.Listen(options, regions);
 }
 
 Answer Connect(ProbeClient& client, Arguments& words) {
@@ -198,12 +232,30 @@ Answer Sleeper(ProbeClient& client, Arguments& words) {
   return client.Sleeper(static_cast<unsigned>(seconds));
 }
 
-Answer BadFds(ProbeClient& client, Arguments& words) {
+Answer Renew(ProbeClient& client, Arguments& words) {
+  Words names;
+  while (words.Left()) names.push_back(words.Word());
+  return client.Renew(names);
+}
+
+Answer OpenDomain(ProbeClient& client, Arguments& words) {
+  const std::string name = words.Word();
+  mrd::DomainOptions options;
+  options.create = !words.Flag("existing");
+  if (const auto mode = words.NumberOption("mode")) options.mode = static_cast<uint32_t>(*mode);
+  if (const auto gid = words.NumberOption("group")) options.group = static_cast<uint32_t>(*gid);
+  if (absl::Status status = words.Status(); !status.ok()) return status;
+  return client.OpenDomain(name, options);
+}
+
+// COUNT SEED DEVICE
+template <Answer (ProbeClient::*method)(uint64_t, uint64_t, const std::string&)>
+Answer AtRandom(ProbeClient& client, Arguments& words) {
   const uint64_t count = words.Number();
   const uint64_t seed = words.Number();
   const std::string device = words.Word();
   if (absl::Status status = words.Status(); !status.ok()) return status;
-  return client.BadFds(count, seed, device);
+  return (client.*method)(count, seed, device);
 }
 
 using Function = Answer (*)(ProbeClient&, Arguments&);
@@ -234,7 +286,15 @@ const std::map<std::string, Function>& Functions() {
       {"connections", Connections},
       {"disconnect", Plain<&ProbeClient::Disconnect>},
       {"sleeper", Sleeper},
-      {"badfds", BadFds},
+      {"badfds", AtRandom<&ProbeClient::BadFds>},
+      {"cycles", AtRandom<&ProbeClient::RunCycles>},
+      {"renew", Renew},
+      {"events", NameAndNumber<&ProbeClient::AwaitEvents>},
+      {"untaken", Name<&ProbeClient::CountEvents>},
+      {"totals", Plain<&ProbeClient::Totals>},
+      {"open_domain", OpenDomain},
+      {"close_domain", Name<&ProbeClient::CloseDomain>},
+      {"domains", Plain<&ProbeClient::Domains>},
   };
   return functions;
 }
@@ -242,9 +302,10 @@ const std::map<std::string, Function>& Functions() {
 }  // namespace
 
 const char kCommands[] =
-    "  attach [NAME]             detach               lost (wait until the daemon has gone)\n"
-    "  event KIND DEVICE         waits for it\n"
-    "  status                    devices              leases\n"
+    "  attach [NAME [norenew] [admin]]                detach\n"
+    "  lost (wait until the daemon has gone)\n"
+    "  event KIND DEVICE         waits for it: of a device\n"
+    "  status                    devices              leases        totals (of all, for admins)\n"
     "  buffer B SIZE [4k|thp|2m]             the library's\n"
     "  memfd B SIZE [unsealed] [sparse] [read_only] [hugetlb] [at ADDRESS]   own, adopted\n"
     "  dmabuf B SIZE             of /dev/udmabuf\n"
@@ -253,12 +314,17 @@ const char kCommands[] =
     "  truncate B SIZE           answers errno=NAME where the kernel refuses\n"
     "  punch B OFFSET LENGTH     frees its pages\n"
     "  write B OFFSET DATA       expect B OFFSET DATA (waits for it)\n"
-    "  register R[:COUNT] B OFFSET LENGTH ACCESS DEVICE,...|all|-   in one call\n"
-    "  deregister R\n"
-    "  listen ADDRESS R          accepts all, and tells each the first region of R\n"
+    "  register R[:COUNT] B OFFSET LENGTH ACCESS DEVICE,...|all|- [ttl=MS] [domain=NAME]\n"
+    "                            in one call\n"
+    "  deregister R              renew [R...] (all; attach with norenew, or the library does)\n"
+    "  events KIND LEASES        waits for events of so many leases: LAPSED, REVOKED, ...\n"
+    "  untaken KIND              how many have come that no `events` answered\n"
+    "  open_domain NAME [existing] [mode=MODE] [group=GID]    close_domain NAME    domains\n"
+    "  listen ADDRESS R [domain=NAME]   accepts all, and tells each the first region of R\n"
     "  connect ADDRESS:PORT R    connections CONNECTED DISCONNECTED (waits)   disconnect\n"
     "  sleeper SECONDS           a child that holds every descriptor of this process\n"
-    "  badfds COUNT SEED DEVICE  tries to register bad descriptors\n";
+    "  badfds COUNT SEED DEVICE  tries to register bad descriptors\n"
+    "  cycles COUNT SEED DEVICE  registers and deregisters\n";
 
 Answer RunCommand(ProbeClient& client, const Words& words) {
   const auto found = Functions().find(words[0]);

@@ -312,6 +312,18 @@ client() {
   ask "$1" attach "$1"
 }
 
+# norenew_client NAME: the same; its leases lapse unless it is told to renew them.
+norenew_client() {
+  talker "$1" "${client_as[@]}" client_probe
+  ask "$1" attach "$1" norenew
+}
+
+# admin NAME: one that may ask for the totals.
+admin() {
+  talker "$1" client_probe
+  ask "$1" attach "$1" admin
+}
+
 # ask NAME COMMAND...: which must be answered well.
 ask() {
   say "$@"

@@ -90,9 +90,78 @@ device_limit() {
   ask c register last b 0 4096 write "$1"
 }
 
+# A call on both devices, of which the second one refuses: the first one's part goes back, and all that
+# the kernel shows is as before. Ranges are more than one to begin with, so that the last one of them fails.
+all_devices_or_none() {
+  local group=/sys/fs/cgroup/limited-one most before
+  echo +rdma >/sys/fs/cgroup/cgroup.subtree_control
+  mkdir -p "$group"
+  start_own_daemon
+  echo "$daemon" >"$group/cgroup.procs"
+  client c
+  ask c buffer b 1M
+  ask c register first b 0 4096 write all
+  # A domain, that region, and two more of three.
+  for most in 2 3 4; do
+    echo "$1 hca_object=$most" >"$group/rdma.max"
+    before=$(holdings)
+    refused DEVICE_LIMIT c register r:3 b 0 65536 write all
+    [[ $answer = *"rdma.max,_device_$1,"* ]]
+    [[ $(holdings) = "$before" ]] || { echo "was $before"; echo "is $(holdings)"; return 1; }
+    ask c status
+    is regions 2
+    is pinned_bytes 8192
+  done
+  echo "$1 hca_object=5" >"$group/rdma.max"
+  ask c register r:3 b 0 65536 write all
+  rdma_expect_count mr 4 "$RXE_DEVICE" "$daemon"
+  rdma_expect_count mr 4 "$SIW_DEVICE" "$daemon"
+}
+
+# What the operator's file says.
+by_policy() {
+  local file=/run/limits.textproto
+  cat >"$file" <<END
+rules {
+  name: "clients"
+  uid: $CLIENT_UID
+  limits { pinned_bytes: 1048576 regions: 6 }
+}
+END
+  chmod 644 "$file"
+  start_own_daemon --config "$file"
+  client c
+  ask c buffer b 2M
+  ask c register first b 0 512K write "$1"
+  refused QUOTA_BYTES c register r b 0 516K write "$1"
+  is limit 1048576
+  is used 524288
+  # Each device counts: this is one page too many.
+  refused QUOTA_BYTES c register r b 0 260K write all
+  is used 524288
+  ask c register r b 0 256K write all
+  ask c deregister r
+  refused QUOTA_REGIONS c register r:6 b 0 4096 write "$1"
+  is limit 6
+  is used 1
+  refused QUOTA_REGIONS c register r:3 b 0 4096 write all
+  rdma_expect_count mr 1 "" "$daemon"
+  # More, at once, for those who are attached.
+  sed -i 's/1048576/2097152/' "$file"
+  kill -HUP "$daemon"
+  within "$SECOND_MS" ask c register r b 0 1M write "$1"
+  # Nobody else's business: root's clients have the built-in limits.
+  client_as=()
+  client d
+  ask d buffer b 4M
+  ask d register r b 0 4M write "$1"
+}
+
 each_device "S08: MEMLOCK with CAP_IPC_LOCK, where the driver asks for it" with_ipc_lock
 each_device "S08: MEMLOCK without CAP_IPC_LOCK" without_ipc_lock
 each_device "S08: DEVICE_LIMIT" device_limit
+each_device "all devices of a call or none: DEVICE_LIMIT of one" all_devices_or_none
+each_device "S08: QUOTA_BYTES and QUOTA_REGIONS by a policy" by_policy
 start_daemon || exit 1
 each_device "S08: QUOTA_BYTES" quota_of_bytes
 topic_end

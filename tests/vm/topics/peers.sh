@@ -153,6 +153,40 @@ sized() {
 # kib KEY PID: over all its mappings.
 kib() { awk -v key="$1:" '$1 == key { sum += $2 } END { print sum + 0 }' "/proc/$2/smaps"; }
 
+# S04: lengths that are no multiple of anything, from within a huge page.
+unaligned_in_huge_pages() {
+  client c
+  ask c buffer b 32M 2m
+  local offset=$((2097152 + 12345)) length=23622321  # To the 13th page's inside, odd.
+  ask c register r b "$offset" "$length" write,remote_read "$1"
+  is length0 "$length"
+  # All of it, and not a byte more.
+  [[ $(rdma res show mr dev "$1" | grep -c " mrlen $length ") = 1 ]]
+  ask c listen "$(address_of "$1")" r
+  connect_peer p "$1" "$(field port)"
+  does p write 0 seed:4096:1 --confirm
+  does p write $((length - 1)) hex:5a --confirm
+  does p write $((2097152 - 12345 - 100)) seed:200:3 --confirm
+  ask c expect b "$offset" seed:4096:1
+  ask c expect b $((offset + length - 1)) hex:5a
+  ask c expect b $((2 * 2097152 - 100)) seed:200:3
+  fails_to_write p "$1" "$length"
+  ask c listen "$(address_of "$1")" r
+  connect_peer q "$1" "$(field port)"
+  fails_to_write q "$1" -1
+  # By their own wish in whole huge pages: then it says of what both must be multiples.
+  refused MISALIGNED c register h b "$offset" "$length" write,hugetlb "$1"
+  refused MISALIGNED c register h b 2M "$length" write,hugetlb "$1"
+  refused MISALIGNED c register h b "$offset" 2M write,hugetlb "$1"
+  [[ $answer = *2097152* ]]
+  # The buffer ends where its last huge page does.
+  refused OUT_OF_RANGE c register h b "$offset" 32M write "$1"
+  # A buffer of no whole number of huge pages.
+  ask c buffer odd 3779571 2m
+  ask c register o odd 77 3779494 write,remote_read "$1"
+  is length0 3779494
+}
+
 own_huge_memfd() {
   client c
   ask c memfd b 4M hugetlb
@@ -216,6 +250,7 @@ each_device "regions outlive the buffer's release" regions_outlive_their_buffers
 each_device "64 MiB" sized 64M 4k write,remote_read
 each_device "64 MiB of transparent huge pages" sized 64M thp write,remote_read
 each_device "64 MiB of 2 MiB pages" sized 64M 2m write,remote_read,hugetlb
+each_device "S04: unaligned ranges of 2 MiB pages" unaligned_in_huge_pages
 each_device "a client's own huge memfd, parts of pages too" own_huge_memfd
 scenario "on all devices in one call" on_all_devices
 each_device "mrctl register --listen" mrctl_listens
