@@ -9,8 +9,9 @@
 //   PolicyFile, and the setting of a policy (books.h): held while the operator's file is read and
 //                   each session's rule is found; no call waits for them
 //   Books, MappingCache, AddressWindow, Mapping, Registrar, DeviceCatalog, Disposer, EventLoop,
-//   Workers, Endpoints, Answers, SparseWarnings, SessionLog, CallTable, Page, Textfile, the table
-//   of guarded connections, an attach connection's lock for sending, and each fabric's own: leaves
+//   Workers, Endpoints, Answers, SparseWarnings, SessionLog, DrainSwitch, CallTable, Page,
+//   Textfile, the table of guarded connections, an attach connection's lock for sending, and each
+//   fabric's own: leaves
 #ifndef MRD_DAEMON_MUTEX_H_
 #define MRD_DAEMON_MUTEX_H_
 
