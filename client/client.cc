@@ -150,38 +150,4 @@ absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() const {
   return response;
 }
 
-absl::StatusOr<std::vector<v1::Session>> Client::ListSessions() const {
-  std::vector<v1::Session> sessions;
-  v1::ListSessionsRequest request;
-  do {
-    v1::ListSessionsResponse page;
-    absl::Status status = session_->rpc().ListSessions(request, &page, session_->call_timeout());
-    if (!status.ok()) return status;
-    for (v1::Session& session : *page.mutable_sessions()) sessions.push_back(std::move(session));
-    request.set_after_session_id(page.next_after_session_id());
-  } while (request.after_session_id() != 0);
-  return sessions;
-}
-
-absl::StatusOr<std::string> Client::GetMetrics() const {
-  v1::GetMetricsResponse response;
-  absl::Status status = session_->rpc().GetMetrics(&response, session_->call_timeout());
-  if (!status.ok()) return status;
-  return std::move(*response.mutable_text());
-}
-
-absl::StatusOr<std::vector<v1::HeldLease>> Client::ListAllLeases(uint64_t session_id) const {
-  std::vector<v1::HeldLease> leases;
-  v1::ListAllLeasesRequest request;
-  request.set_session_id(session_id);
-  do {
-    v1::ListAllLeasesResponse page;
-    absl::Status status = session_->rpc().ListAllLeases(request, &page, session_->call_timeout());
-    if (!status.ok()) return status;
-    for (v1::HeldLease& lease : *page.mutable_leases()) leases.push_back(std::move(lease));
-    request.set_after_lease_id(page.next_after_lease_id());
-  } while (request.after_lease_id() != 0);
-  return leases;
-}
-
 }  // namespace mrd

@@ -54,8 +54,7 @@ struct AttachOptions {
   // The directory of the daemon's sockets. Empty: $MRD_SOCKET_DIR, else /run/mrd. At most 95 bytes;
   // for an admin session 89.
   std::string socket_dir = {};
-  // Attach as an admin, over DIR-admin/attach.sock: for ListSessions, ListAllLeases and
-  // GetMetrics.
+  // Attach as an admin, over DIR-admin/attach.sock: for the calls under "Admins".
   bool admin = false;
   // For people: what this client is. At most 64 bytes of printable UTF-8.
   std::string name = {};
@@ -192,12 +191,38 @@ class Client final {
   absl::StatusOr<std::vector<v1::Device>> ListDevices() const;
   absl::StatusOr<v1::GetStatusResponse> GetStatus() const;
 
-  // Of all sessions; for admin sessions only, others get POLICY_DENIED.
+  // Admins: of all sessions. Others get POLICY_DENIED. -------------------------
+
   absl::StatusOr<std::vector<v1::Session>> ListSessions() const;
   // Of one session, or with 0 of all.
   absl::StatusOr<std::vector<v1::HeldLease>> ListAllLeases(uint64_t session_id = 0) const;
+  absl::StatusOr<std::vector<v1::HeldEndpoint>> ListAllEndpoints(uint64_t session_id = 0) const;
+  // The named ones.
+  absl::StatusOr<std::vector<v1::MemberedDomain>> ListAllDomains() const;
   // The daemon's metrics, in the text format of Prometheus.
   absl::StatusOr<std::string> GetMetrics() const;
+
+  // `reason`, here and below: at most 256 bytes of printable UTF-8, which the clients concerned are
+  // told and the daemon logs.
+  //
+  // Ends leases of any sessions, at most AttachLimits.max_ranges_per_call: when it returns no
+  // device reaches their regions. Returns how many. LEASE_UNKNOWN: one of them is none; nothing was
+  // ended. After DEADLINE_EXCEEDED or UNAVAILABLE without a reason ListAllLeases tells what was.
+  absl::StatusOr<uint64_t> RevokeLeases(std::span<const uint64_t> lease_ids,
+                                        const std::string& reason) const;
+  // Ends a session, not this one. What it holds ends after the call: ListSessions shows it as
+  // `ending` until then. SESSION_UNKNOWN: there is none (SessionStatus() tells of one's own).
+  absl::Status RevokeSession(uint64_t session_id, const std::string& reason) const;
+  // The daemon takes no new sessions (but admins'), registrations, listeners and connections, and
+  // tells its sessions; after `deadline`, where there is one, it ends those that are left.
+  absl::StatusOr<v1::Drain> DrainDaemon(
+      const std::string& reason,
+      std::optional<std::chrono::nanoseconds> deadline = std::nullopt) const;
+  // Takes that back.
+  absl::Status UndrainDaemon() const;
+  // As SIGHUP does. Returns how many rules are in force. POLICY_INVALID: the file is wrong, the
+  // message says where, and the policy in force before stays.
+  absl::StatusOr<uint32_t> ReloadPolicy() const;
 
  private:
   explicit Client(std::shared_ptr<internal::Session> session);

@@ -222,6 +222,68 @@ absl::Status Rpc::ListAllLeases(const v1::ListAllLeasesRequest& request,
       .status;
 }
 
+absl::Status Rpc::ListAllEndpoints(const v1::ListAllEndpointsRequest& request,
+                                   v1::ListAllEndpointsResponse* response, Duration timeout) {
+  return Run("ListAllEndpoints", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->admin.ListAllEndpoints(context, request, response);
+             })
+      .status;
+}
+
+absl::Status Rpc::ListAllDomains(const v1::ListAllDomainsRequest& request,
+                                 v1::ListAllDomainsResponse* response, Duration timeout) {
+  return Run("ListAllDomains", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->admin.ListAllDomains(context, request, response);
+             })
+      .status;
+}
+
+absl::Status Rpc::RevokeSession(const v1::RevokeSessionRequest& request, Duration timeout) {
+  return Run("RevokeSession", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               v1::RevokeSessionResponse response;
+               return stubs_->admin.RevokeSession(context, request, &response);
+             })
+      .status;
+}
+
+absl::Status Rpc::DrainDaemon(const v1::DrainDaemonRequest& request,
+                              v1::DrainDaemonResponse* response, Duration timeout) {
+  return Run("DrainDaemon", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->admin.DrainDaemon(context, request, response);
+             })
+      .status;
+}
+
+absl::Status Rpc::UndrainDaemon(Duration timeout) {
+  return Run("UndrainDaemon", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               v1::UndrainDaemonResponse response;
+               return stubs_->admin.UndrainDaemon(context, v1::UndrainDaemonRequest(), &response);
+             })
+      .status;
+}
+
+absl::Status Rpc::ReloadPolicy(v1::ReloadPolicyResponse* response, Duration timeout) {
+  return Run("ReloadPolicy", Repeat::kYes, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->admin.ReloadPolicy(context, v1::ReloadPolicyRequest(), response);
+             })
+      .status;
+}
+
+absl::Status Rpc::RevokeLeases(const v1::RevokeLeasesRequest& request,
+                               v1::RevokeLeasesResponse* response, Duration timeout) {
+  return Run("RevokeLeases", Repeat::kNo, timeout,
+             [&](grpc::ClientContext* context) {
+               return stubs_->admin.RevokeLeases(context, request, response);
+             })
+      .status;
+}
+
 absl::Status Rpc::ListEndpoints(v1::ListEndpointsResponse* response, Duration timeout) {
   return Run("ListEndpoints", Repeat::kYes, timeout,
              [&](grpc::ClientContext* context) {

@@ -52,6 +52,15 @@ class Rpc final {
                             Duration timeout);
   absl::Status ListAllLeases(const v1::ListAllLeasesRequest&, v1::ListAllLeasesResponse*,
                              Duration timeout);
+  absl::Status ListAllEndpoints(const v1::ListAllEndpointsRequest&, v1::ListAllEndpointsResponse*,
+                                Duration timeout);
+  absl::Status ListAllDomains(const v1::ListAllDomainsRequest&, v1::ListAllDomainsResponse*,
+                              Duration timeout);
+  absl::Status RevokeSession(const v1::RevokeSessionRequest&, Duration timeout);
+  absl::Status DrainDaemon(const v1::DrainDaemonRequest&, v1::DrainDaemonResponse*,
+                           Duration timeout);
+  absl::Status UndrainDaemon(Duration timeout);
+  absl::Status ReloadPolicy(v1::ReloadPolicyResponse*, Duration timeout);
   absl::Status OpenDomain(const v1::OpenDomainRequest&, v1::OpenDomainResponse*, Duration timeout);
   absl::Status ListDomains(v1::ListDomainsResponse*, Duration timeout);
   absl::Status GetMetrics(v1::GetMetricsResponse*, Duration timeout);
@@ -60,6 +69,10 @@ class Rpc final {
 
   // "Unknown" in a repeat means that the first try was done.
   absl::Status CloseDomain(const v1::CloseDomainRequest&, Duration timeout);
+
+  // Does not repeat: those that the first try ended would be unknown to the second.
+  absl::Status RevokeLeases(const v1::RevokeLeasesRequest&, v1::RevokeLeasesResponse*,
+                            Duration timeout);
 
   // Do not repeat: each try could make an endpoint.
   absl::Status Listen(const v1::ListenRequest&, v1::ListenResponse*, Duration timeout);

@@ -123,10 +123,11 @@ struct Front {
 };
 
 service::ServerOptions ServerOptionsOf(const Options& options, service::CallTable& calls,
-                                       host::Page& page) {
+                                       host::Page& page, PolicyFile& policy) {
   service::ServerOptions server = options.server;
   server.calls = &calls;
   server.metrics = [&page](auto done) { page.Ask(std::move(done)); };
+  server.reload_policy = [&policy] { return policy.Reload(); };
   server.admin_socket = ipc::AdminDir(options.sockets.dir) + "/attach.sock";
   return server;
 }
@@ -164,7 +165,8 @@ class Daemon {
         policy_(broker_.books(), options.config, std::move(policy), broker_.limits(),
                 FitDescriptors(policy::Policy::Unbounded())),
         metrics_(options, broker_, counters_, calls_, std::move(metrics_socket)),
-        server_(service::Server::Start(broker_, ServerOptionsOf(options, calls_, metrics_.page))),
+        server_(service::Server::Start(broker_,
+                                       ServerOptionsOf(options, calls_, metrics_.page, policy_))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
@@ -204,6 +206,7 @@ class Daemon {
     front_.admin.Sweep();
     front_.attach.Sweep();
     broker_.session_log().Sweep();
+    broker_.EndOverdue();
     sweep_.SetAgain(kSweepEvery);
   }
 

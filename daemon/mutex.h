@@ -10,10 +10,10 @@
 //                   each session's rule is found; no call waits for them
 //   DomainSet       and within it DeviceWatch
 //   Books, MappingCache, AddressWindow, Mapping, Registrar, DeviceCatalog, DeviceWatch, Disposer,
-//   NamedDomains, LeaseClock, Pinning, EventLoop, Workers, Endpoints, Answers, SparseWarnings,
-//   SessionLog, CallTable, Page, Textfile, the table of guarded connections and within it each
-//   guard, an attach connection's lock for sending and within it LostEvents, and each fabric's own:
-//   leaves
+//   NamedDomains, LeaseClock, DrainSwitch, Pinning, EventLoop, Workers, Endpoints, Answers,
+//   SparseWarnings, SessionLog, CallTable, Page, Textfile, the table of guarded connections and
+//   within it each guard, an attach connection's lock for sending and within it LostEvents, and
+//   each fabric's own: leaves
 #ifndef MRD_DAEMON_MUTEX_H_
 #define MRD_DAEMON_MUTEX_H_
 

@@ -100,6 +100,14 @@ int Fail(const GlobalOptions& options, const absl::Status& status) {
   return ExitCodeOf(status);
 }
 
+int FailOfOther(const GlobalOptions& options, const mrd::Client& client,
+                const absl::Status& status) {
+  const int code = Fail(options, status);
+  const bool theirs =
+      mrd::ReasonOf(status) == mrd::v1::SESSION_UNKNOWN && client.SessionStatus().ok();
+  return theirs ? kRefused : code;
+}
+
 void Note(const GlobalOptions& options, const std::string& text) {
   const std::string line = options.json ? "{\"note\": " + Quoted(text) + "}" : "mrctl: " + text;
   fprintf(stderr, "%s\n", line.c_str());

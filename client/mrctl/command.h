@@ -33,6 +33,11 @@ absl::StatusOr<mrd::Client> Attach(const GlobalOptions& options, mrd::AttachOpti
 // exit code for it.
 int Fail(const GlobalOptions& options, const absl::Status& status);
 
+// The same where another session was asked for: SESSION_UNKNOWN then means that one, not that the
+// daemon has gone away, as long as `client` has its own.
+int FailOfOther(const GlobalOptions& options, const mrd::Client& client,
+                const absl::Status& status);
+
 // Prints what else there is to know as one line on stderr, with --json as {"note": "..."}.
 void Note(const GlobalOptions& options, const std::string& text);
 
@@ -48,8 +53,10 @@ int PrintJson(const GlobalOptions& options, const google::protobuf::Message& mes
 // The commands, each in a file of its own. They return the exit code.
 int RunDevices(const GlobalOptions& options);
 int RunStatus(const GlobalOptions& options);
-int RunSessions(const GlobalOptions& options);
-int RunLeases(const GlobalOptions& options, uint64_t session_id);
+int RunSessions(const GlobalOptions& options, bool wide);
+int RunLeases(const GlobalOptions& options, uint64_t session_id, bool wide);
+int RunEndpoints(const GlobalOptions& options, uint64_t session_id);
+int RunDomains(const GlobalOptions& options);
 int RunMetrics(const GlobalOptions& options);
 int RunVersion(const GlobalOptions& options);
 

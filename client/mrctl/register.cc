@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "client/mrctl/bar.h"
 #include "client/mrctl/peers.h"
 #include "client/mrctl/stop.h"
 #include "client/mrctl/table.h"
@@ -15,6 +16,7 @@ namespace {
 
 constexpr size_t kMostPrivateData = 196;  // rdma_accept(3).
 constexpr uint64_t kBasePage = 4096;
+constexpr uint64_t kLong = uint64_t{1} << 30;  // From here on it is seen to take a while.
 constexpr uint64_t kHugePage = 2 * 1024 * 1024;
 
 struct Held {
@@ -66,12 +68,23 @@ absl::Status CheckQuota(const mrd::Client& client, const RegisterCommand& comman
   return absl::OkStatus();
 }
 
-absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterCommand& command) {
+// `bar` shows how far it is.
+absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterCommand& command,
+                                 Bar& bar) {
   if (absl::Status room = CheckQuota(client, command); !room.ok()) return room;
+  if (!command.domain.empty()) {
+    auto domain = client.OpenDomain(command.domain);
+    if (!domain.ok()) return domain.status();
+  }
+  const bool long_work = command.size >= kLong / command.count;
   Held held;
   std::vector<mrd::Range> ranges;
   held.buffers.reserve(command.count);  // Ranges point into it.
   for (uint32_t i = 0; i < command.count; ++i) {
+    if (long_work) {
+      bar.Say("making buffer " + std::to_string(i + 1) + " of " + std::to_string(command.count) +
+              ", " + FormatSize(command.size));
+    }
     auto buffer = client.CreateBuffer(command.size, {.pages = command.pages, .name = "mrctl"});
     if (!buffer.ok()) return buffer.status();
     held.buffers.push_back(std::move(*buffer));
@@ -85,6 +98,14 @@ absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterComman
   for (const int flag : command.access.flags()) {
     options.flags.push_back(static_cast<mrd::v1::AccessFlag>(flag));
   }
+  options.ttl = command.ttl;
+  options.domain = command.domain;
+  // Bytes are mapped first and pinned then: the bar goes over both.
+  options.on_progress = [&bar](const mrd::v1::AttachEvent::Progress& progress) {
+    bar.Show("registering", (progress.bytes_mapped() + progress.bytes_pinned()) / 2,
+             progress.bytes_total());
+    return true;
+  };
   auto regions = client.Register(options, ranges);
   if (!regions.ok()) return regions.status();
   held.regions = std::move(*regions);
@@ -188,7 +209,11 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   };
   auto client = Attach(options, std::move(attach));
   if (!client.ok()) return Fail(options, client.status());
-  auto held = MakeRegions(*client, command);
+  absl::StatusOr<Held> held = Held();
+  {
+    Bar bar(/*shown=*/!options.json);
+    held = MakeRegions(*client, command, bar);
+  }
   if (!held.ok()) return Fail(options, held.status());
   stop.TakeSignals();
 

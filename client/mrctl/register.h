@@ -3,6 +3,7 @@
 #ifndef MRD_CLIENT_MRCTL_REGISTER_H_
 #define MRD_CLIENT_MRCTL_REGISTER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,7 +23,9 @@ struct RegisterCommand {
   mrd::Pages pages = mrd::Pages::kBase4K;
   uint32_t count = 1;
   std::optional<HostPort> listen;
-  std::optional<double> seconds;  // How long to hold; nothing: until a signal.
+  std::chrono::nanoseconds ttl{0};  // 0: as long as the session.
+  std::string domain;               // Empty: a private one.
+  std::optional<double> seconds;    // How long to hold; nothing: until a signal.
 };
 
 int RunRegister(const GlobalOptions& options, const RegisterCommand& command);

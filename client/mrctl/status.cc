@@ -2,6 +2,7 @@
 #include <ctime>
 #include <string>
 
+#include "client/mrctl/admin.h"
 #include "client/mrctl/command.h"
 #include "client/mrctl/policy.h"
 #include "client/mrctl/table.h"
@@ -26,6 +27,7 @@ std::string TextOf(const GetStatusResponse& status) {
           (session.pid() == 0 ? "hidden" : std::to_string(session.pid())) + ", uid " +
           std::to_string(session.uid()) + ", gid " + std::to_string(session.gid()) +
           (session.admin() ? ", admin" : "") + "; its end is known by " + session.death() + "\n";
+  if (status.has_drain()) text += DrainText(status.drain(), time(nullptr)) + "\n";
   if (status.has_totals()) {
     const auto& totals = status.totals();
     Table table({">SESSIONS", ">REGIONS", ">PINNED", ">ENDPOINTS", ">BUFFERS", ">MAPPED"});

@@ -22,6 +22,16 @@ std::string Printable(std::string cell) {
 
 }  // namespace
 
+std::string Cut(const std::string& line, size_t width) {
+  if (width == 0 || Width(line) <= width) return line;
+  size_t bytes = 0;
+  for (size_t columns = 0; bytes < line.size(); ++bytes) {
+    // At the first byte of a character.
+    if ((line[bytes] & 0xc0) != 0x80 && ++columns == width) break;
+  }
+  return line.substr(0, bytes) + "~";
+}
+
 Table::Table(std::initializer_list<std::string> headings) {
   std::vector<std::string> row;
   for (const std::string& heading : headings) {
@@ -36,7 +46,7 @@ void Table::Add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string Table::Text() const {
+std::string Table::Text(size_t width, size_t gap) const {
   std::vector<size_t> widths(right_.size(), 0);
   for (const auto& row : rows_) {
     for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
@@ -46,11 +56,11 @@ std::string Table::Text() const {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
       const std::string padding(widths[i] - Width(row[i]), ' ');
-      if (i > 0) line += "  ";
+      if (i > 0) line.append(gap, ' ');
       line += right_[i] ? padding + row[i] : row[i] + padding;
     }
     line.erase(line.find_last_not_of(' ') + 1);
-    text += line + '\n';
+    text += Cut(line, width) + '\n';
   }
   return text;
 }

@@ -2,11 +2,16 @@
 #ifndef MRD_CLIENT_MRCTL_TABLE_H_
 #define MRD_CLIENT_MRCTL_TABLE_H_
 
+#include <cstddef>
 #include <initializer_list>
 #include <string>
 #include <vector>
 
 namespace mrctl {
+
+// At most `width` columns of it, the last of them "~" where something was cut; 0: all. Takes each
+// character of UTF-8 for one column.
+std::string Cut(const std::string& line, size_t width);
 
 class Table final {
  public:
@@ -18,8 +23,9 @@ class Table final {
 
   bool empty() const { return rows_.size() == 1; }
 
-  // All lines, the headings first; two spaces between columns, none at the end of a line.
-  std::string Text() const;
+  // All lines, the headings first; `gap` spaces between columns, none at the end of a line. Lines
+  // that are longer than `width` columns are cut there; 0: none is.
+  std::string Text(size_t width = 0, size_t gap = 2) const;
 
  private:
   std::vector<bool> right_;

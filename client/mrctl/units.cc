@@ -1,7 +1,11 @@
 #include "client/mrctl/units.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <ctime>
+#include <iterator>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -16,7 +20,7 @@ using mrd::v1::AccessFlag;
 constexpr struct {
   char letter;
   int shift;
-} kUnits[] = {{'E', 60}, {'P', 50}, {'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}};
+} kSizes[] = {{'E', 60}, {'P', 50}, {'T', 40}, {'G', 30}, {'M', 20}, {'K', 10}};
 
 // The command line names the option before it.
 absl::Status Invalid(std::string_view text, std::string_view expected) {
@@ -59,7 +63,7 @@ absl::StatusOr<uint64_t> ParseSize(std::string_view text) {
   std::string unit(end, text.data() + text.size());
   absl::AsciiStrToUpper(&unit);
   if (unit.empty() || unit == "B") return value;
-  for (const auto& [letter, shift] : kUnits) {
+  for (const auto& [letter, shift] : kSizes) {
     if (unit[0] != letter) continue;
     const std::string rest = unit.substr(1);
     if (rest != "" && rest != "B" && rest != "IB") return invalid;
@@ -88,7 +92,7 @@ absl::StatusOr<double> ParseSeconds(std::string_view text) {
 }
 
 std::string FormatSize(uint64_t bytes) {
-  for (const auto& [letter, shift] : kUnits) {
+  for (const auto& [letter, shift] : kSizes) {
     const uint64_t unit = uint64_t{1} << shift;
     if (bytes < unit) continue;
     char text[32];
@@ -164,6 +168,53 @@ std::string FormatAge(int64_t seconds) {
   const int64_t hours = minutes / 60;
   if (hours < 24) return number(hours) + " h " + number(minutes % 60) + " min";
   return number(hours / 24) + " d " + number(hours % 24) + " h";
+}
+
+std::string FormatShortAge(int64_t seconds) {
+  if (seconds < 0) seconds = 0;
+  const auto number = [](int64_t n, char unit) { return std::to_string(n) + unit; };
+  if (seconds < 60) return number(seconds, 's');
+  const int64_t minutes = seconds / 60;
+  if (minutes < 60) return number(minutes, 'm');
+  const int64_t hours = minutes / 60;
+  if (hours < 24) return number(hours, 'h') + number(minutes % 60, 'm');
+  const int64_t days = hours / 24;
+  return days < 100 ? number(days, 'd') + number(hours % 24, 'h') : number(days, 'd');
+}
+
+absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
+  const absl::Status invalid = Invalid(text, "a duration such as 500ms, 10s, 5m, 2h or 1d");
+  const size_t digits = text.find_first_not_of("0123456789.");
+  const std::string_view unit = digits == text.npos ? "s" : text.substr(digits);
+  constexpr std::pair<std::string_view, double> kUnits[] = {
+      {"ms", 1e-3}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}};
+  const auto known = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                  [&](const auto& each) { return each.first == unit; });
+  double value = 0;
+  const std::string_view number = text.substr(0, digits);
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
+  if (known == std::end(kUnits) || error != std::errc() || number.empty() ||
+      end != number.data() + number.size()) {
+    return invalid;
+  }
+  const double seconds = value * known->second;
+  if (!(seconds > 0) || seconds > 365 * 86400.0) return invalid;
+  return std::chrono::nanoseconds(static_cast<int64_t>(seconds * 1e9));
+}
+
+std::string FormatTime(int64_t unix_seconds) {
+  const time_t when = unix_seconds;
+  tm parts;
+  char text[64];
+  if (localtime_r(&when, &parts) == nullptr) return "?";
+  strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+  return text;
+}
+
+std::string FormatRate(double per_second) {
+  char text[32];
+  snprintf(text, sizeof text, per_second < 99.95 ? "%.1f" : "%.0f", per_second);
+  return std::string(text) == "0.0" ? "0" : text;
 }
 
 std::string FormatKey(uint32_t key) {

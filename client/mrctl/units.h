@@ -2,6 +2,7 @@
 #ifndef MRD_CLIENT_MRCTL_UNITS_H_
 #define MRD_CLIENT_MRCTL_UNITS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -46,6 +47,18 @@ std::string FormatAccess(const std::vector<mrd::v1::AccessFlag>& flags);
 
 // "7 s", "3 min", "4 h 12 min", "9 d 4 h".
 std::string FormatAge(int64_t seconds);
+
+// The same in at most six characters, for narrow columns: "7s", "3m", "4h12m", "9d4h", "412d".
+std::string FormatShortAge(int64_t seconds);
+
+// "1.5s", "200ms", "5m", "2h", "1d", "90" (seconds): more than 0 and at most 365 days.
+absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text);
+
+// "2026-11-30 19:42:23", of the time zone here.
+std::string FormatTime(int64_t unix_seconds);
+
+// "1234", "12.3", "0": of something a second, in at most six characters below a million.
+std::string FormatRate(double per_second);
 
 // "0x00001a2b"
 std::string FormatKey(uint32_t key);

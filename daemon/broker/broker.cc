@@ -60,6 +60,8 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   const absl::Status drained = MakeError(v1::DRAINING, "the daemon is ending",
                                          {.advice = "Attach again when it has started anew"});
   if (draining()) return drained;
+  const bool admin = identity.admin;
+  if (auto taken = TakesMore("no new sessions"); !taken.ok() && !admin) return taken;
   HolderRef holder = books_.Join(SubjectOf(identity));
   if (auto booked = books_.Book(*holder, {.sessions = 1}); !booked.ok()) return booked;
   auto session = std::make_shared<Session>(next_session_id_.fetch_add(1), RandomBytes(kTokenBytes),
@@ -69,6 +71,10 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   if (draining()) {  // Drain has taken its list already.
     books_.Release(*session->holder, {.sessions = 1});
     return drained;
+  }
+  if (auto taken = TakesMore("no new sessions"); !taken.ok() && !admin) {  // So has StartDrain.
+    books_.Release(*session->holder, {.sessions = 1});
+    return taken;
   }
   by_token_[session->token] = session;
   by_id_[session->id] = session;

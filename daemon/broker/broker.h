@@ -18,6 +18,7 @@
 #include "daemon/broker/books.h"
 #include "daemon/broker/device_catalog.h"
 #include "daemon/broker/device_watch.h"
+#include "daemon/broker/drain.h"
 #include "daemon/broker/lease_clock.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/observer.h"
@@ -47,13 +48,26 @@ struct LeasePage {
   uint64_t next = 0;                                   // 0: no more.
 };
 
+// Of revoked leases: how many there were, or the first error of one that would not end.
+using RevokeDone = absl::AnyInvocable<void(absl::StatusOr<uint64_t>)>;
+// How many of a session's leases have ended, and the first error of those that have not.
+using LeasesEnded = absl::AnyInvocable<void(size_t, const absl::Status&)>;
+
+struct MemberedDomain {
+  DomainView domain;
+  uint64_t members;  // Sessions.
+};
+
+struct DrainView {
+  std::optional<DrainSwitch::View> drained;  // Nothing: it is not.
+  uint64_t sessions_left = 0;                // But for admins'.
+};
+
 struct Totals {
   Amounts booked;
   size_t buffers = 0;
   size_t mappings = 0;
 };
-
-class Work;
 
 class Work;
 
@@ -67,7 +81,7 @@ class Broker {
   ~Broker();
 
   // Sessions.
-  // Errors: QUOTA_SESSIONS, DRAINING.
+  // Errors: QUOTA_SESSIONS, DRAINING. Admins are let in while the operator drains the daemon.
   absl::StatusOr<SessionRef> Attach(Identity identity, std::string name,
                                     std::shared_ptr<Link> link);
   // Ends it: endpoints, regions, domains, buffers, in this order, on the registrar's threads. At
@@ -81,6 +95,24 @@ class Broker {
   // more.
   void Drain(std::function<void()> ended);
   bool draining() const { return draining_.load(); }
+
+  // The operator's hand. `reason` is bounded and printable; each is logged with who did it.
+  // Ends leases of any sessions: fences first, then tells. Errors: INVALID_LENGTH, LEASE_UNKNOWN
+  // (none was ended), SESSION_UNKNOWN, those of a device that will not.
+  void RevokeLeases(const SessionRef& admin, std::vector<uint64_t> lease_ids,
+                    const std::string& reason, RevokeDone done);
+  // Tells the session, and ends it. Errors: SESSION_UNKNOWN; REQUEST_INVALID: it is `admin`.
+  absl::Status RevokeSession(const SessionRef& admin, uint64_t id, const std::string& reason);
+  // Lets nothing new begin, and tells the sessions; after the deadline those that are left are
+  // ended by EndOverdue, admins' excepted.
+  void StartDrain(const Session& admin, const std::string& reason,
+                  std::optional<std::chrono::nanoseconds> deadline);
+  void StopDrain(const Session& admin);
+  // To be called about every second.
+  void EndOverdue(DrainSwitch::Clock::time_point now = DrainSwitch::Clock::now());
+  DrainView DrainNow();
+  // OK, or DRAINING with what is refused.
+  absl::Status TakesMore(const char* refused) const { return drain_.Check(refused); }
 
   // Buffers. What is wrong with a descriptor is told to the call that names it. False: the session
   // has earned its end, with an id that is 0 or in use, or with far more descriptors than it may
@@ -127,6 +159,8 @@ class Broker {
   // One that the session is a member of; null where `name` is empty. Errors: DOMAIN_UNKNOWN.
   absl::StatusOr<NamedDomainRef> JoinedDomain(Session& session, const std::string& name);
   NamedDomains& named_domains() { return named_domains_; }
+  // All of them, by name, after this one; at most so many.
+  std::vector<MemberedDomain> Domains(const std::string& after, size_t most);
 
   uint64_t NextId() { return next_id_.fetch_add(1); }
   fabric::Fabric& fabric() { return fabric_; }
@@ -155,9 +189,12 @@ class Broker {
   // a device reaches them. Those that have ended are still there afterwards, the others null.
   absl::Status EndLeases(const SessionRef& session, std::vector<std::unique_ptr<Lease>>& leases,
                          LeaseEnd cause);
-  // The same on the registrar's threads, and then tells the session of those that have ended.
+  // The same on the registrar's threads, and then tells the session of those that have ended, and
+  // `then`, which may be empty.
   void EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, LeaseEnd cause,
-                  Event event);
+                  Event event, LeasesEnded then = {});
+  void RevokeOf(const SessionRef& session, const std::vector<uint64_t>& ids,
+                const std::string& reason, const Session& admin, LeasesEnded then);
   void EndLapsedOf(const SessionRef& session, std::chrono::steady_clock::time_point now);
   absl::StatusOr<SessionDomain> MakeDomain(const std::string& device);
   // A lease with a ttl was put in.
@@ -176,7 +213,8 @@ class Broker {
   Books books_;
   std::atomic<uint64_t> next_id_;
   std::atomic<uint64_t> next_session_id_{1};
-  std::atomic<bool> draining_{false};
+  std::atomic<bool> draining_{false};  // The daemon ends.
+  DrainSwitch drain_;                  // The operator's.
 
   Mutex mutex_;
   std::unordered_map<std::string, SessionRef> by_token_

@@ -1,4 +1,5 @@
 // Broker's part of protection domains: private ones, and the named ones that sessions join.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -92,9 +93,26 @@ absl::StatusOr<NamedDomainRef> Broker::JoinedDomain(Session& session, const std:
   return found->second;
 }
 
+std::vector<MemberedDomain> Broker::Domains(const std::string& after, size_t most) {
+  std::vector<MemberedDomain> domains;
+  for (DomainView& view : named_domains_.ListAll(after, most)) {
+    domains.push_back({std::move(view), 0});
+  }
+  const auto by_name = [](const MemberedDomain& domain, const std::string& name) {
+    return domain.domain.name < name;
+  };
+  for (const SessionRef& session : All()) {
+    MutexLock lock(session->mutex);
+    for (const auto& [name, domain] : session->joined) {
+      const auto at = std::lower_bound(domains.begin(), domains.end(), name, by_name);
+      if (at != domains.end() && at->domain.name == name) ++at->members;
+    }
+  }
+  return domains;
+}
+
 absl::Status DomainUnknown(const std::string& name) {
-  return MakeError(v1::DOMAIN_UNKNOWN,
-                   absl::StrCat("the session is in no domain ", name),
+  return MakeError(v1::DOMAIN_UNKNOWN, absl::StrCat("the session is in no domain ", name),
                    {.advice = "OpenDomain first; each session opens it for itself"});
 }
 

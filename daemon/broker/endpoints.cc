@@ -110,6 +110,7 @@ absl::Status Endpoints::Keep(const SessionRef& session, std::shared_ptr<Endpoint
 }
 
 void Endpoints::Listen(const SessionRef& session, ListenWish wish, EndpointDone done) {
+  if (auto taken = broker_.TakesMore("no new listeners"); !taken.ok()) return done(taken);
   auto named = broker_.JoinedDomain(*session, wish.domain);
   if (!named.ok()) return done(named.status());
   auto booked = Book(session);
@@ -249,6 +250,7 @@ void Endpoints::Accept(const SessionRef& session, uint64_t listener_id, Connecti
 
 void Endpoints::Connect(const SessionRef& session, const std::string& address, uint32_t port,
                         const std::string& source, ConnectionWish wish, EndpointDone done) {
+  if (auto taken = broker_.TakesMore("no new connections"); !taken.ok()) return done(taken);
   auto named = broker_.JoinedDomain(*session, wish.domain);
   if (!named.ok()) return done(named.status());
   const uint32_t uid = session->identity.uid;
@@ -292,6 +294,25 @@ std::vector<EndpointView> Endpoints::List(const SessionRef& session) {
   MutexLock lock(session->mutex);
   for (const auto& [id, endpoint] : session->endpoints) views.push_back(ViewOf(*endpoint));
   return views;
+}
+
+EndpointPage Endpoints::ListAll(const SessionRef& session, uint64_t after, size_t most) {
+  EndpointPage page;
+  for (const SessionRef& each : session ? std::vector<SessionRef>{session} : broker_.All()) {
+    MutexLock lock(each->mutex);
+    size_t taken = 0;
+    for (auto it = each->endpoints.upper_bound(after); it != each->endpoints.end() && taken <= most;
+         ++it, ++taken) {
+      page.endpoints.emplace_back(each->id, ViewOf(*it->second));
+    }
+  }
+  std::sort(page.endpoints.begin(), page.endpoints.end(),
+            [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
+  if (page.endpoints.size() > most) {
+    page.endpoints.erase(page.endpoints.begin() + most, page.endpoints.end());
+    page.next = page.endpoints.back().second.id;
+  }
+  return page;
 }
 
 }  // namespace mrd::broker

@@ -33,6 +33,11 @@ struct EndpointView {
   std::string private_data;  // The peer's; only of a connection just made.
 };
 
+struct EndpointPage {
+  std::vector<std::pair<uint64_t, EndpointView>> endpoints;  // With the id of its session.
+  uint64_t next = 0;                                         // 0: no more.
+};
+
 // Called exactly once, from any thread.
 using EndpointDone = absl::AnyInvocable<void(absl::StatusOr<EndpointView>)>;
 
@@ -60,7 +65,7 @@ class Endpoints {
 
   explicit Endpoints(Broker& broker) : broker_(broker) {}
 
-  // Errors: those of the fabric, QUOTA_ENDPOINTS, BUSY, DOMAIN_UNKNOWN, SESSION_UNKNOWN.
+  // Errors: those of the fabric, QUOTA_ENDPOINTS, BUSY, DOMAIN_UNKNOWN, SESSION_UNKNOWN, DRAINING.
   void Listen(const SessionRef& session, ListenWish wish, EndpointDone done);
   // An Accept or Connect that waits counts as an endpoint; so does one that has failed, for as long
   // as the kernel works on it still. Errors: those of the fabric, ENDPOINT_UNKNOWN, ENDPOINT_STATE,
@@ -72,6 +77,8 @@ class Endpoints {
   // Errors: ENDPOINT_UNKNOWN.
   void Disconnect(const SessionRef& session, uint64_t id, Done done);
   std::vector<EndpointView> List(const SessionRef& session);
+  // Those with a greater id than `after`, of this session, or of all where it is null.
+  EndpointPage ListAll(const SessionRef& session, uint64_t after, size_t most);
 
  private:
   class Attempt;

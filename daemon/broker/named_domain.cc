@@ -125,4 +125,17 @@ std::vector<DomainView> NamedDomains::List(const Identity& who) {
   return views;
 }
 
+std::vector<DomainView> NamedDomains::ListAll(const std::string& after, size_t most) {
+  std::vector<NamedDomainRef> domains;  // Declared before the lock, as above.
+  std::vector<DomainView> views;
+  MutexLock lock(mutex_);
+  for (auto it = by_name_.upper_bound(after); it != by_name_.end() && views.size() < most; ++it) {
+    auto domain = it->second.lock();
+    if (!domain) continue;
+    views.push_back({*domain->name, domain->owner, domain->group, domain->mode});
+    domains.push_back(std::move(domain));
+  }
+  return views;
+}
+
 }  // namespace mrd::broker

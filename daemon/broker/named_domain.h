@@ -57,6 +57,8 @@ class NamedDomains {
   absl::StatusOr<NamedDomainRef> Open(const Identity& who, const OpenDomainSpec& spec);
   // Those that `who` may open, by name.
   std::vector<DomainView> List(const Identity& who);
+  // All of them, by name, after this one; at most so many.
+  std::vector<DomainView> ListAll(const std::string& after, size_t most);
 
  private:
   absl::StatusOr<NamedDomainRef> CreateLocked(const Identity& who, const OpenDomainSpec& spec)

@@ -17,8 +17,9 @@ enum class SessionEnd {
   kProtocol,  // It broke the attach protocol.
   kRevoked,   // The operator's or the daemon's word.
   kShutdown,  // The daemon ends.
+  kDrained,   // It was left when the deadline of the operator's drain was over.
 };
-inline constexpr int kSessionEnds = 5;
+inline constexpr int kSessionEnds = 6;
 
 enum class LeaseEnd { kDeregistered, kSessionEnded, kLapsed, kRevoked, kDeviceRemoved };
 inline constexpr int kLeaseEnds = 5;

@@ -41,6 +41,10 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
       new Registration(broker, *std::move(work), std::move(spec), std::move(done)));
   if (auto shape = self->CheckShape(); !shape.ok()) return self->done_(shape);
   if (self->Repeats()) return;
+  // A repeat of what was done before it was drained has been answered above.
+  if (auto taken = broker.TakesMore("no new registrations"); !taken.ok()) {
+    return self->Finish(taken);
+  }
   auto named = broker.JoinedDomain(*session, self->spec_.domain);
   if (!named.ok()) return self->Finish(named.status());
   self->named_ = *std::move(named);
@@ -159,6 +163,7 @@ absl::Status Registration::FindBuffers(bool may_block) {
           unknown = range.buffer_id;
           break;
         }
+        found->second.claimed = true;
         if (!found->second.buffer)
           return OfRange(spec_.ranges, buffers_.size(), found->second.refusal);
         buffers_.push_back(found->second.buffer);

@@ -32,6 +32,7 @@ absl::StatusOr<Renewal> Broker::Renew(Session& session, const std::vector<uint64
                      absl::StrCat("no lease ", id, " in this session; nothing was renewed"),
                      {.advice = "It has lapsed or ended; ListLeases shows those that stand"});
   }
+  session.renewals.fetch_add(1, std::memory_order_relaxed);
   for (const uint64_t id : lease_ids) session.expiries.Renew(*session.leases.at(id), now);
   if (!lease_ids.empty()) return Renewal{lease_ids.size(), session.expiries.shortest_ttl()};
   session.expiries.RenewAll(now);
@@ -56,6 +57,7 @@ void Broker::EndLapsedOf(const SessionRef& session, Expiries::Clock::time_point 
     }
     WatchLocked(*session);
     if (lapsed.empty()) return;
+    session->lapses.fetch_add(lapsed.size(), std::memory_order_relaxed);
     work.emplace(Work(*this, session));
   }
   EndAndTell(*std::move(work), std::move(lapsed), LeaseEnd::kLapsed,
@@ -67,17 +69,19 @@ void Broker::WatchLocked(Session& session) {
 }
 
 void Broker::EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, LeaseEnd cause,
-                        Event event) {
+                        Event event, LeasesEnded then) {
   const Owner owner = work.session()->owner();
   registrar_.SubmitCleanup(owner, [this, work = std::move(work), leases = std::move(leases), cause,
-                                   event = std::move(event)]() mutable {
-    // The fence first: whoever is told may use the pages for something else.
-    EndLeases(work.session(), leases, cause).IgnoreError();  // What would not end is not told of.
+                                   event = std::move(event), then = std::move(then)]() mutable {
+    // The fence first: whoever is told may use the pages for something else. What would not end is
+    // not told of.
+    const absl::Status error = EndLeases(work.session(), leases, cause);
     for (const auto& lease : leases) {
       if (lease) event.lease_ids.push_back(lease->view.id);
     }
     leases.clear();
     if (!event.lease_ids.empty()) work.session()->link->Send(event);
+    if (then) then(event.lease_ids.size(), error);
   });
 }
 

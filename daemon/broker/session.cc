@@ -1,5 +1,6 @@
 #include "daemon/broker/session.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -9,7 +10,22 @@ namespace mrd::broker {
 SessionView Session::View() {
   std::string rule = terms()->rule;
   MutexLock lock(mutex);
-  return {id, identity, name, attached, held, buffers.size(), leases.size(), std::move(rule)};
+  const auto unclaimed = std::count_if(buffers.begin(), buffers.end(),
+                                       [](const auto& each) { return !each.second.claimed; });
+  return {.id = id,
+          .identity = identity,
+          .name = name,
+          .attached = attached,
+          .held = held,
+          .buffers = buffers.size(),
+          .leases = leases.size(),
+          .rule = std::move(rule),
+          .command_line = command_line,
+          .unclaimed = static_cast<size_t>(unclaimed),
+          .calls = calls_made.load(std::memory_order_relaxed),
+          .renewals = renewals.load(std::memory_order_relaxed),
+          .lapses = lapses.load(std::memory_order_relaxed),
+          .ending = ending};
 }
 
 LeaseView Session::ViewOf(const Lease& lease) const {

@@ -61,6 +61,7 @@ struct BufferSlot {
   BookedBuffer booked;
   std::shared_ptr<memory::Buffer> buffer;  // Null: refused.
   absl::Status refusal;
+  bool claimed = false;  // A Register call has named it.
 };
 
 struct SessionView {
@@ -72,6 +73,12 @@ struct SessionView {
   size_t buffers;
   size_t leases;
   std::string rule;  // Of the policy; empty: none.
+  std::string command_line;
+  size_t unclaimed;  // Buffers that no Register call has named.
+  uint64_t calls;
+  uint64_t renewals;
+  uint64_t lapses;
+  bool ending;
 };
 
 // What is known of a session's end as it begins.
@@ -117,11 +124,17 @@ class Session {
   const std::shared_ptr<Link> link;
   const std::chrono::system_clock::time_point attached;
   std::atomic<size_t> calls{0};  // In flight.
+  // Since it attached: counted by whoever does it, shown in its view.
+  std::atomic<uint64_t> calls_made{0};
+  std::atomic<uint64_t> renewals{0};  // Renew calls that renewed something.
+  std::atomic<uint64_t> lapses{0};    // Leases.
 
   Mutex mutex;
   // Set once, before anything is taken out: whoever adds something looks at it under the same lock.
   bool ending MRD_GUARDED_BY(mutex) = false;
   SessionEnding end MRD_GUARDED_BY(mutex);  // Set with `ending`.
+  // Of its process when it attached, escaped; empty until it has been read.
+  std::string command_line MRD_GUARDED_BY(mutex);
   // Calls that hold something of it, and its teardown. When the last of them is over it holds
   // nothing any more.
   size_t pending MRD_GUARDED_BY(mutex) = 0;

@@ -22,6 +22,8 @@ const char* Sentence(SessionEnd how) {
       return "it was revoked";
     case SessionEnd::kShutdown:
       return "the daemon ends";
+    case SessionEnd::kDrained:
+      return "the deadline of the drain was over";
   }
   return "";
 }
@@ -31,7 +33,10 @@ const char* Sentence(SessionEnd how) {
 bool WorthALine(const SessionEnding& end, std::chrono::nanoseconds took) {
   if (took >= kLong) return true;
   if (end.how == SessionEnd::kShutdown) return false;
-  if (end.how == SessionEnd::kProtocol || end.how == SessionEnd::kRevoked) return true;
+  if (end.how == SessionEnd::kProtocol || end.how == SessionEnd::kRevoked ||
+      end.how == SessionEnd::kDrained) {
+    return true;
+  }
   return end.leases > 0 || end.held.endpoints > 0;
 }
 
@@ -49,6 +54,8 @@ const char* NameOf(SessionEnd how) {
       return "revoked";
     case SessionEnd::kShutdown:
       return "shutdown";
+    case SessionEnd::kDrained:
+      return "drained";
   }
   return "";
 }

@@ -6,7 +6,7 @@
 
 namespace mrd::broker {
 
-// "hang-up", "pidfd", "protocol", "revoked", "shutdown".
+// "hang-up", "pidfd", "protocol", "revoked", "shutdown", "drained".
 const char* NameOf(SessionEnd how);
 
 // REQUIRES: it holds nothing any more.

@@ -259,6 +259,7 @@ bool AttachConnection::Admit() {
   identity.groups = GroupsOf(socket_.get());
   identity.cgroup = CgroupOf(peer_);
   if (peer_.pid != 0) identity.comm = CommOf(peer_.pid);
+  UniqueFd command_line = OpenCommandLine(peer_.pid);
   // Its cgroup is not known any more, so neither is the rule that was meant for it; who holds the
   // socket now is somebody else.
   if (peer_.pidfd && HasEnded(peer_.pidfd)) return false;
@@ -272,6 +273,7 @@ bool AttachConnection::Admit() {
   state_ = kAttached;
   was_attached_ = true;
   attached_();
+  if (command_line) ReadLater(std::move(command_line));
   v1::DaemonPacket packet;
   v1::AttachWelcome* welcome = packet.mutable_welcome();
   welcome->set_protocol_version(kProtocolVersion);
@@ -289,6 +291,17 @@ bool AttachConnection::Admit() {
       absl::StrCat("session attached: ", session_->identity.comm, name_.empty() ? "" : ", named ",
                    name_, options_.admin ? ", an admin" : ""));
   return ipc::Send(socket_.get(), packet.SerializeAsString());
+}
+
+void AttachConnection::ReadLater(UniqueFd command_line) {
+  const auto read = [session = std::weak_ptr<broker::Session>(session_)](int fd) {
+    std::string text = ReadCommandLine(fd);
+    if (const broker::SessionRef attached = session.lock()) {
+      MutexLock lock(attached->mutex);
+      attached->command_line = std::move(text);
+    }
+  };
+  disposer_.Close(uid_, std::move(command_line), read);
 }
 
 bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet) {

@@ -81,6 +81,8 @@ class AttachConnection : public broker::Link,
   bool HandleBuffers(const v1::PassBuffers& pass, Packet& packet) MRD_REQUIRES(mutex_);
   bool Challenge() MRD_REQUIRES(mutex_);
   bool Admit() MRD_REQUIRES(mutex_);
+  // Its session shows it a moment later, or never: see ReadCommandLine.
+  void ReadLater(UniqueFd command_line) MRD_REQUIRES(mutex_);
   bool Refuse(const absl::Status& status);
   void Dispose(Packet& packet);
   // Of something that ends the connection: the peer broke the protocol.

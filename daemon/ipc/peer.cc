@@ -8,9 +8,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "daemon/broker/policy/text.h"
+#include "daemon/log.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77  // include/uapi/asm-generic/socket.h, Linux 6.5
@@ -94,6 +97,22 @@ std::string CgroupOf(const Peer& peer) {
   }
   // Of a process that lives still the pid was its own all the while.
   return count == 0 && !HasEnded(peer.pidfd) ? UnifiedCgroup(text) : "";
+}
+
+UniqueFd OpenCommandLine(pid_t pid) {
+  if (pid == 0) return UniqueFd();
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+  return UniqueFd(open(path, O_RDONLY | O_CLOEXEC));
+}
+
+std::string ReadCommandLine(int fd) {
+  char text[kMostCommandLine];
+  ssize_t length = read(fd, text, sizeof text);
+  while (length > 0 && text[length - 1] == '\0') --length;
+  std::string line(text, length > 0 ? length : 0);
+  std::replace(line.begin(), line.end(), '\0', ' ');
+  return log::Escaped(line, kMostCommandLine);
 }
 
 std::string CommOf(pid_t pid) {

@@ -48,6 +48,16 @@ std::string CgroupOf(const Peer& peer);
 // The path in the text of /proc/PID/cgroup; empty: there is none.
 std::string UnifiedCgroup(std::string_view text);
 
+// Where the arguments of a process can be read, that of this pid and no other, whoever has it
+// later: an open /proc file stands for its process. Empty where it cannot be opened.
+UniqueFd OpenCommandLine(pid_t pid);
+
+// What it reads there: at most kMostCommandLine bytes of it, with spaces between the arguments and
+// all else that no terminal takes escaped. The pages are the process's own, and it can make who
+// reads them wait for ever (userfaultfd, FUSE): only for a thread that nobody waits for.
+inline constexpr size_t kMostCommandLine = 256;
+std::string ReadCommandLine(int fd);
+
 // The command name of a process; empty where it cannot be read.
 std::string CommOf(pid_t pid);
 

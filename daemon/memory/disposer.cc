@@ -14,7 +14,7 @@ bool Disposer::Close(uint32_t uid, UniqueFd fd, Before before) {
     MutexLock lock(state_->mutex);
     const auto now = state_->clock();
     Queue& queue = state_->queues.try_emplace(uid, now).first->second;
-    queue.waiting.push_back({std::move(fd), before});
+    queue.waiting.push_back({std::move(fd), std::move(before)});
     room = !queue.Stuck(now);
     const bool call = !queue.running && state_->idle > 0;
     if (call) {

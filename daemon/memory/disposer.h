@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <unordered_map>
 
@@ -25,7 +26,7 @@ class Disposer {
   static constexpr size_t kMostWaiting = 1024;
 
   // What may take as long as a close.
-  using Before = void (*)(int fd);
+  using Before = std::function<void(int fd)>;
 
   // `clock` is called from any thread, also after the end of the disposer.
   explicit Disposer(Clock clock = &std::chrono::steady_clock::now)
@@ -33,7 +34,7 @@ class Disposer {
 
   // Closes `fd` soon, after `before` on the same thread. False: the uid is stuck, and should send
   // no more; this one is taken all the same.
-  bool Close(uint32_t uid, UniqueFd fd, Before before = nullptr);
+  bool Close(uint32_t uid, UniqueFd fd, Before before = {});
 
   // Whether more of this uid's descriptors wait to be closed than may.
   bool Stuck(uint32_t uid);
@@ -47,7 +48,7 @@ class Disposer {
   static constexpr std::chrono::milliseconds kLingers{200};
   struct Item {
     UniqueFd fd;
-    Before before = nullptr;
+    Before before = {};
   };
   struct Queue {
     explicit Queue(std::chrono::steady_clock::time_point now) : progress(now) {}

@@ -1,4 +1,5 @@
-// mrd.v1.Admin.
+// mrd.v1.Admin: what is there, and whose. What it changes: admin_actions.h.
+#include "daemon/service/admin_actions.h"
 #include "daemon/service/convert.h"
 #include "daemon/service/service.h"
 #include "mrd/v1/admin.grpc.pb.h"
@@ -9,18 +10,27 @@ namespace {
 
 class AdminService : public Service {
  public:
-  using Service::Service;
+  AdminService(CallEnvironment& environment, broker::Endpoints& endpoints)
+      : Service(environment), endpoints_(endpoints) {}
 
   grpc::Service* generated() override { return &generated_; }
 
   void Start(grpc::ServerCompletionQueue* queue) override {
     using Generated = v1::Admin::AsyncService;
-    Take(queue, generated_, &Generated::RequestListSessions, Admission::kAdmin,
-         [this](auto* call) { ListSessions(call); });
-    Take(queue, generated_, &Generated::RequestListAllLeases, Admission::kAdmin,
-         [this](auto* call) { ListAllLeases(call); });
-    Take(queue, generated_, &Generated::RequestGetMetrics, Admission::kAdmin,
-         [this](auto* call) { GetMetrics(call); });
+    const auto take = [&](auto request, auto handle) {
+      Take(queue, generated_, request, Admission::kAdmin, handle);
+    };
+    take(&Generated::RequestListSessions, [this](auto* call) { ListSessions(call); });
+    take(&Generated::RequestListAllLeases, [this](auto* call) { ListAllLeases(call); });
+    take(&Generated::RequestListAllEndpoints, [this](auto* call) { ListAllEndpoints(call); });
+    take(&Generated::RequestListAllDomains, [this](auto* call) { ListAllDomains(call); });
+    take(&Generated::RequestGetMetrics, [this](auto* call) { GetMetrics(call); });
+    take(&Generated::RequestRevokeLeases, [this](auto* call) { RevokeLeases(broker(), call); });
+    take(&Generated::RequestRevokeSession, [this](auto* call) { RevokeSession(broker(), call); });
+    take(&Generated::RequestDrainDaemon, [this](auto* call) { DrainDaemon(broker(), call); });
+    take(&Generated::RequestUndrainDaemon, [this](auto* call) { UndrainDaemon(broker(), call); });
+    take(&Generated::RequestReloadPolicy,
+         [this](auto* call) { ReloadPolicy(broker(), environment().reload_policy, call); });
   }
 
  private:
@@ -34,16 +44,18 @@ class AdminService : public Service {
     call->Finish(absl::OkStatus());
   }
 
+  // Null: all are meant. Errors: SESSION_UNKNOWN.
+  absl::StatusOr<broker::SessionRef> SessionNamed(uint64_t id) {
+    if (id == 0) return nullptr;
+    if (auto session = broker().SessionById(id)) return session;
+    return MakeError(v1::SESSION_UNKNOWN, "no session of this id",
+                     {.advice = "ListSessions shows those there are"});
+  }
+
   void ListAllLeases(Call<v1::ListAllLeasesRequest, v1::ListAllLeasesResponse>* call) {
-    broker::SessionRef session;
-    if (call->request().session_id() != 0) {
-      session = broker().SessionById(call->request().session_id());
-      if (!session) {
-        return call->Finish(MakeError(v1::SESSION_UNKNOWN, "no session of this id",
-                                      {.advice = "ListSessions shows those there are"}));
-      }
-    }
-    const auto page = broker().Leases(session, call->request().after_lease_id(),
+    const auto session = SessionNamed(call->request().session_id());
+    if (!session.ok()) return call->Finish(session.status());
+    const auto page = broker().Leases(*session, call->request().after_lease_id(),
                                       PageSize(call->request().page_size()));
     for (const auto& [session_id, view] : page.leases) {
       v1::HeldLease* held = call->response().add_leases();
@@ -51,6 +63,34 @@ class AdminService : public Service {
       ToProto(view, held->mutable_lease());
     }
     call->response().set_next_after_lease_id(page.next);
+    call->Finish(absl::OkStatus());
+  }
+
+  void ListAllEndpoints(Call<v1::ListAllEndpointsRequest, v1::ListAllEndpointsResponse>* call) {
+    const auto session = SessionNamed(call->request().session_id());
+    if (!session.ok()) return call->Finish(session.status());
+    const auto page = endpoints_.ListAll(*session, call->request().after_endpoint_id(),
+                                         PageSize(call->request().page_size()));
+    for (const auto& [session_id, view] : page.endpoints) {
+      v1::HeldEndpoint* held = call->response().add_endpoints();
+      held->set_session_id(session_id);
+      ToProto(view, held->mutable_endpoint());
+    }
+    call->response().set_next_after_endpoint_id(page.next);
+    call->Finish(absl::OkStatus());
+  }
+
+  void ListAllDomains(Call<v1::ListAllDomainsRequest, v1::ListAllDomainsResponse>* call) {
+    const size_t most = PageSize(call->request().page_size());
+    const auto domains = broker().Domains(call->request().after_name(), most + 1);
+    for (size_t i = 0; i < domains.size() && i < most; ++i) {
+      v1::MemberedDomain* domain = call->response().add_domains();
+      ToProto(domains[i].domain, domain->mutable_domain());
+      domain->set_members(domains[i].members);
+    }
+    if (domains.size() > most) {
+      call->response().set_next_after_name(domains[most - 1].domain.name);
+    }
     call->Finish(absl::OkStatus());
   }
 
@@ -69,13 +109,15 @@ class AdminService : public Service {
     });
   }
 
+  broker::Endpoints& endpoints_;
   v1::Admin::AsyncService generated_;
 };
 
 }  // namespace
 
-std::unique_ptr<Service> MakeAdminService(CallEnvironment& environment) {
-  return std::make_unique<AdminService>(environment);
+std::unique_ptr<Service> MakeAdminService(CallEnvironment& environment,
+                                          broker::Endpoints& endpoints) {
+  return std::make_unique<AdminService>(environment, endpoints);
 }
 
 }  // namespace mrd::service

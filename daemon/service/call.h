@@ -41,7 +41,8 @@ struct CallEnvironment {
   std::function<void(const std::string& request, std::chrono::nanoseconds took)> observe;
   std::string admin_socket;
   CallTable* calls;    // May be null.
-  TextSource metrics;  // May be empty. See ServerOptions.
+  TextSource metrics;  // May be empty, as the next one. See ServerOptions.
+  std::function<absl::Status()> reload_policy;
 };
 
 // How a call is let in.
@@ -191,6 +192,7 @@ class Call : public Answer {
     auto session = SessionOf(context_, broker);
     if (!session.ok()) return session.status();
     session_ = *std::move(session);
+    session_->calls_made.fetch_add(1, std::memory_order_relaxed);
     const size_t most = session_->terms()->limits.calls;
     counted_ = true;
     if (const size_t before = session_->calls.fetch_add(1); before >= most) {

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/policy/text.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::service {
@@ -15,6 +16,7 @@ namespace {
 using fabric::Bit;
 
 constexpr size_t kMostOnPage = 1000;
+constexpr size_t kMostReasonBytes = 256;
 // Any longer one is cut to what policy allows anyway.
 constexpr std::chrono::hours kMostTtl{24 * 365 * 30};
 
@@ -99,6 +101,16 @@ absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present, const char* fiel
   return std::min<std::chrono::nanoseconds>(seconds + std::chrono::nanoseconds(wait.nanos()), most);
 }
 
+absl::Status CheckReason(const std::string& reason) {
+  if (reason.size() <= kMostReasonBytes && policy::IsPrintable(reason)) return absl::OkStatus();
+  return MakeError(v1::REQUEST_INVALID, "the reason is too long or not printable",
+                   {.limit_name = "bytes of a reason",
+                    .limit = kMostReasonBytes,
+                    .used = reason.size(),
+                    .advice = absl::StrCat("Use at most ", kMostReasonBytes,
+                                           " bytes of UTF-8 without control characters")});
+}
+
 size_t PageSize(uint32_t asked) {
   return asked == 0 ? kMostOnPage : std::min<size_t>(asked, kMostOnPage);
 }
@@ -180,6 +192,12 @@ void ToProto(const broker::SessionView& view, v1::Session* session) {
   session->set_death(view.identity.death);
   session->set_cgroup(view.identity.cgroup);
   session->set_rule(view.rule);
+  session->set_command_line(view.command_line);
+  session->set_unclaimed_buffers(view.unclaimed);
+  session->set_calls(view.calls);
+  session->set_renewals(view.renewals);
+  session->set_lapses(view.lapses);
+  session->set_ending(view.ending);
 }
 
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {
@@ -191,6 +209,16 @@ void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {
   endpoint->set_peer_address(view.info.peer_address);
   endpoint->set_peer_port(view.info.peer_port);
   endpoint->set_qp_num(view.info.qp_num);
+}
+
+void ToProto(const broker::DrainView& view, v1::Drain* drain) {
+  ToProto(view.drained->since, drain->mutable_since());
+  drain->set_reason(view.drained->reason);
+  drain->set_sessions_left(view.sessions_left);
+  if (!view.drained->deadline) return;
+  const auto left = *view.drained->deadline - broker::DrainSwitch::Clock::now();
+  ToProto(std::max<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0)),
+          drain->mutable_remaining());
 }
 
 }  // namespace mrd::service

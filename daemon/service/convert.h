@@ -30,12 +30,17 @@ absl::StatusOr<std::chrono::nanoseconds> WaitFrom(bool present, const char* fiel
 // 0 means the most, 1,000.
 size_t PageSize(uint32_t asked);
 
+// What an admin says why, for people. Errors: REQUEST_INVALID: too long, or not printable.
+absl::Status CheckReason(const std::string& reason);
+
 void ToProto(std::chrono::nanoseconds duration, google::protobuf::Duration* message);
 void ToProto(const broker::LeaseView& view, v1::Lease* lease);
 void ToProto(const broker::DomainView& view, v1::Domain* domain);
 void ToProto(const fabric::DeviceInfo& info, v1::Device* device);
 void ToProto(const broker::SessionView& view, v1::Session* session);
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint);
+// REQUIRES: it is drained.
+void ToProto(const broker::DrainView& view, v1::Drain* drain);
 void ToProto(std::chrono::system_clock::time_point time, google::protobuf::Timestamp* timestamp);
 
 }  // namespace mrd::service

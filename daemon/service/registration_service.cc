@@ -6,6 +6,8 @@
 namespace mrd::service {
 namespace {
 
+constexpr std::chrono::hours kMostDrain{1};
+
 class RegistrationService : public Service {
  public:
   using Service::Service;
@@ -42,7 +44,11 @@ class RegistrationService : public Service {
   }
 
   void Deregister(Call<v1::DeregisterRequest, v1::DeregisterResponse>* call) {
-    const auto& ids = call->request().lease_ids();
+    const v1::DeregisterRequest& request = call->request();
+    // Sessions post no work themselves yet: there is none to wait for.
+    const auto drain = WaitFrom(request.has_drain(), "drain", request.drain(), kMostDrain);
+    if (!drain.ok()) return call->Finish(drain.status());
+    const auto& ids = request.lease_ids();
     broker().Deregister(call->session(), {ids.begin(), ids.end()},
                         [call](const absl::Status& status) { call->Finish(status); });
   }

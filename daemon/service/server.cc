@@ -48,9 +48,10 @@ class GrpcServer : public Server {
                      std::move(options.observe),
                      options.admin_socket,
                      options.calls,
-                     std::move(options.metrics)},
+                     std::move(options.metrics),
+                     std::move(options.reload_policy)},
         endpoints_(broker) {
-    services_.push_back(MakeAdminService(environment_));
+    services_.push_back(MakeAdminService(environment_, endpoints_));
     services_.push_back(MakeDevicesService(environment_));
     services_.push_back(MakeDomainsService(environment_));
     services_.push_back(MakeEndpointsService(environment_, endpoints_));

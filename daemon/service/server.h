@@ -38,6 +38,9 @@ struct ServerOptions {
   // What GetMetrics answers: calls back once, from any thread, and does not block its caller.
   // Empty: the method is not there.
   TextSource metrics;
+  // What ReloadPolicy does. Reads a file: called on a thread of the registrar. Empty: the method is
+  // not there.
+  std::function<absl::Status()> reload_policy;
 };
 
 // Thread-safe.

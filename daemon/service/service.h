@@ -58,7 +58,9 @@ class Service {
   std::vector<std::shared_ptr<void>> methods_;
 };
 
-std::unique_ptr<Service> MakeAdminService(CallEnvironment& environment);
+// `endpoints` outlives it.
+std::unique_ptr<Service> MakeAdminService(CallEnvironment& environment,
+                                          broker::Endpoints& endpoints);
 std::unique_ptr<Service> MakeDevicesService(CallEnvironment& environment);
 std::unique_ptr<Service> MakeDomainsService(CallEnvironment& environment);
 // `endpoints` outlives it.

@@ -33,6 +33,9 @@ class SessionsService : public Service {
       quota->set_limit(view.limit);
       quota->set_used(view.used);
     }
+    if (const auto drain = broker().DrainNow(); drain.drained) {
+      ToProto(drain, status.mutable_drain());
+    }
     if (call->session()->identity.admin) {
       const broker::Totals totals = broker().Count();
       v1::Totals* all = status.mutable_totals();

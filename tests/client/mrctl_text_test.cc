@@ -1,6 +1,7 @@
 // Sizes, addresses and tables of mrctl.
 #include <gtest/gtest.h>
 
+#include "client/mrctl/bar.h"
 #include "client/mrctl/table.h"
 #include "client/mrctl/units.h"
 
@@ -121,6 +122,58 @@ TEST(Table, LetsNoNameWriteToTheTerminal) {
   Table table({"NAME"});
   table.Add({"\x1b[2Jevil\n"});
   EXPECT_EQ(table.Text(), "NAME\n?[2Jevil?\n");
+}
+
+TEST(ParseDuration, TakesWhatPeopleWrite) {
+  using namespace std::chrono_literals;
+  EXPECT_EQ(*ParseDuration("10s"), 10s);
+  EXPECT_EQ(*ParseDuration("90"), 90s);
+  EXPECT_EQ(*ParseDuration("1.5s"), 1500ms);
+  EXPECT_EQ(*ParseDuration("200ms"), 200ms);
+  EXPECT_EQ(*ParseDuration("5m"), 5min);
+  EXPECT_EQ(*ParseDuration("2h"), 2h);
+  EXPECT_EQ(*ParseDuration("365d"), 365 * 24h);
+  for (const char* text : {"", "0", "0s", "-1s", "1w", "s", "1 s", "1s1", "366d", "1e9", "1h30m",
+                           "nan", "inf", "0x10", ".", "99999999999999999999d"}) {
+    EXPECT_FALSE(ParseDuration(text).ok()) << text;
+  }
+}
+
+TEST(FormatShortAge, HasAtMostSixCharacters) {
+  EXPECT_EQ(FormatShortAge(-5), "0s");
+  EXPECT_EQ(FormatShortAge(59), "59s");
+  EXPECT_EQ(FormatShortAge(60), "1m");
+  EXPECT_EQ(FormatShortAge(23 * 3600 + 59 * 60), "23h59m");
+  EXPECT_EQ(FormatShortAge(99 * 86400 + 23 * 3600), "99d23h");
+  EXPECT_EQ(FormatShortAge(412 * 86400), "412d");
+}
+
+TEST(FormatRate, IsShort) {
+  EXPECT_EQ(FormatRate(0), "0");
+  EXPECT_EQ(FormatRate(0.04), "0");
+  EXPECT_EQ(FormatRate(12.34), "12.3");
+  EXPECT_EQ(FormatRate(99.96), "100");
+  EXPECT_EQ(FormatRate(123456.7), "123457");
+}
+
+TEST(Cut, KeepsToTheWidthAndToWholeCharacters) {
+  EXPECT_EQ(Cut("abcdef", 0), "abcdef");
+  EXPECT_EQ(Cut("abcdef", 6), "abcdef");
+  EXPECT_EQ(Cut("abcdef", 4), "abc~");
+  EXPECT_EQ(Cut("abcdef", 1), "~");
+  EXPECT_EQ(Cut("\u00e4\u00f6\u00fcx", 3), "\u00e4\u00f6~");
+}
+
+TEST(BarLine, FitsAndSaysHundredOnlyOfTheWhole) {
+  for (size_t width : {20, 40, 80, 200}) {
+    for (uint64_t done : {0ul, 1ul, 500ul, 999ul, 1000ul, 2000ul}) {
+      EXPECT_LE(BarLine("registering", done << 20, 1000ul << 20, width).size(), width);
+    }
+  }
+  EXPECT_EQ(BarLine("x", 0, 100, 40), "x [..................]   0%  0 B of 100 B");
+  EXPECT_EQ(BarLine("x", 50, 100, 40), "x [########.........]  50%  50 B of 100 B");
+  EXPECT_NE(BarLine("x", 99999, 100000, 80).find(" 99%"), std::string::npos);
+  EXPECT_NE(BarLine("x", 100000, 100000, 80).find("100%"), std::string::npos);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ struct DaemonOptions {
   std::string set = {};                   // See test_daemon.cc.
   bool own_pid_namespace = false;
   std::string log_level = "info";
-  std::string policy = {};  // Text of its policy file.
+  std::string policy = {};             // Text of its policy file.
   std::vector<std::string> args = {};  // Beside those above; @ stands for the test's own directory.
 };
 

@@ -113,6 +113,10 @@ v1::Lease RawClient::RegisterAll(const Memory& memory) {
 Answer<v1::DeregisterResponse> RawClient::Deregister(const std::vector<uint64_t>& lease_ids) {
   v1::DeregisterRequest request;
   request.mutable_lease_ids()->Add(lease_ids.begin(), lease_ids.end());
+  return DeregisterWith(request);
+}
+
+Answer<v1::DeregisterResponse> RawClient::DeregisterWith(const v1::DeregisterRequest& request) {
   return Do(stubs_->registration, &v1::Registration::Stub::Deregister, request);
 }
 
@@ -209,6 +213,47 @@ Answer<v1::ListAllLeasesResponse> RawClient::ListAllLeases(uint64_t session_id, 
   request.set_after_lease_id(after);
   request.set_page_size(page_size);
   return Do(stubs_->admin, &v1::Admin::Stub::ListAllLeases, request);
+}
+
+Answer<v1::ListAllEndpointsResponse> RawClient::ListAllEndpoints(uint64_t session_id) {
+  v1::ListAllEndpointsRequest request;
+  request.set_session_id(session_id);
+  return Do(stubs_->admin, &v1::Admin::Stub::ListAllEndpoints, request);
+}
+
+Answer<v1::ListAllDomainsResponse> RawClient::ListAllDomains() {
+  return Do(stubs_->admin, &v1::Admin::Stub::ListAllDomains, v1::ListAllDomainsRequest());
+}
+
+Answer<v1::RevokeLeasesResponse> RawClient::RevokeLeases(const std::vector<uint64_t>& lease_ids,
+                                                         const std::string& reason) {
+  v1::RevokeLeasesRequest request;
+  request.mutable_lease_ids()->Add(lease_ids.begin(), lease_ids.end());
+  request.set_reason(reason);
+  return Do(stubs_->admin, &v1::Admin::Stub::RevokeLeases, request);
+}
+
+Answer<v1::RevokeSessionResponse> RawClient::RevokeSession(uint64_t session_id,
+                                                           const std::string& reason) {
+  v1::RevokeSessionRequest request;
+  request.set_session_id(session_id);
+  request.set_reason(reason);
+  return Do(stubs_->admin, &v1::Admin::Stub::RevokeSession, request);
+}
+
+Answer<v1::DrainDaemonResponse> RawClient::Drain(const std::string& reason, int64_t seconds) {
+  v1::DrainDaemonRequest request;
+  request.set_reason(reason);
+  if (seconds != 0) request.mutable_deadline()->set_seconds(seconds);
+  return Do(stubs_->admin, &v1::Admin::Stub::DrainDaemon, request);
+}
+
+Answer<v1::UndrainDaemonResponse> RawClient::Undrain() {
+  return Do(stubs_->admin, &v1::Admin::Stub::UndrainDaemon, v1::UndrainDaemonRequest());
+}
+
+Answer<v1::ReloadPolicyResponse> RawClient::ReloadPolicy() {
+  return Do(stubs_->admin, &v1::Admin::Stub::ReloadPolicy, v1::ReloadPolicyRequest());
 }
 
 Answer<v1::GetMetricsResponse> RawClient::GetMetrics() {

@@ -80,6 +80,7 @@ class RawClient {
   // All of it, as reg_write on the first device. REQUIRES: it is registered.
   v1::Lease RegisterAll(const Memory& memory);
   Answer<v1::DeregisterResponse> Deregister(const std::vector<uint64_t>& lease_ids);
+  Answer<v1::DeregisterResponse> DeregisterWith(const v1::DeregisterRequest& request);
   // Without ids: all of the session's.
   Answer<v1::RenewLeasesResponse> Renew(const std::vector<uint64_t>& lease_ids = {});
   Answer<v1::ReleaseBuffersResponse> Release(const std::vector<uint64_t>& buffer_ids);
@@ -101,6 +102,16 @@ class RawClient {
   Answer<v1::ListAllLeasesResponse> ListAllLeases(uint64_t session_id = 0, uint64_t after = 0,
                                                   uint32_t page_size = 0);
 
+  Answer<v1::ListAllEndpointsResponse> ListAllEndpoints(uint64_t session_id = 0);
+  Answer<v1::ListAllDomainsResponse> ListAllDomains();
+  Answer<v1::RevokeLeasesResponse> RevokeLeases(const std::vector<uint64_t>& lease_ids,
+                                                const std::string& reason = "");
+  Answer<v1::RevokeSessionResponse> RevokeSession(uint64_t session_id,
+                                                  const std::string& reason = "");
+  // `seconds` of 0: without a deadline.
+  Answer<v1::DrainDaemonResponse> Drain(const std::string& reason = "", int64_t seconds = 0);
+  Answer<v1::UndrainDaemonResponse> Undrain();
+  Answer<v1::ReloadPolicyResponse> ReloadPolicy();
   Answer<v1::GetMetricsResponse> GetMetrics();
 
   // Sets the deadline and the token.

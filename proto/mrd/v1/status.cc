@@ -56,6 +56,7 @@ absl::StatusCode CodeOf(v1::Reason reason) {
     case v1::NOT_POPULATED:
     case v1::ACCESS_UNSUPPORTED:
     case v1::ENDPOINT_STATE:
+    case v1::POLICY_INVALID:
       return absl::StatusCode::kFailedPrecondition;
     case v1::BUFFER_READ_ONLY:
     case v1::DOMAIN_FORBIDDEN:
