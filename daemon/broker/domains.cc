@@ -92,8 +92,7 @@ absl::StatusOr<NamedDomainRef> Broker::JoinedDomain(Session& session, const std:
 }
 
 absl::Status DomainUnknown(const std::string& name) {
-  return MakeError(v1::DOMAIN_UNKNOWN,
-                   absl::StrCat("the session is in no domain ", name),
+  return MakeError(v1::DOMAIN_UNKNOWN, absl::StrCat("the session is in no domain ", name),
                    {.advice = "OpenDomain first; each session opens it for itself"});
 }
 
