@@ -56,7 +56,9 @@ TEST_F(RegistrationTest, ARepeatGetsTheFirstAnswer) {
   const auto first = Register(session, spec);
   const auto repeat = Register(session, spec);
   ASSERT_TRUE(first.ok() && repeat.ok());
-  EXPECT_EQ(*first, *repeat);
+  ASSERT_EQ((*repeat)->size(), 1u);
+  EXPECT_EQ((*first)->front().id, (*repeat)->front().id);
+  EXPECT_EQ((*first)->front().keys[0].rkey, (*repeat)->front().keys[0].rkey);
   EXPECT_EQ(verbs_.live().mrs, 1);
   spec.fingerprint = 6;
   EXPECT_EQ(ReasonOf(Register(session, spec).status()), v1::REQUEST_ID_REUSED);
