@@ -169,7 +169,9 @@ TEST_P(IsolationTest, NoMethodOfAnyServiceShowsOrChangesWhatAnotherUserHas) {
         google::protobuf::util::MessageToJsonString(*response, &told).IgnoreError();
         for (const std::string& secret : Secrets()) {
           EXPECT_EQ(told.find(secret), std::string::npos) << secret << " in " << told;
-          if (!filled) EXPECT_EQ(status.error_message().find(secret), std::string::npos);
+          if (!filled) {
+            EXPECT_EQ(status.error_message().find(secret), std::string::npos);
+          }
         }
         EXPECT_EQ(Holdings(), before);
       }
