@@ -166,7 +166,7 @@ TEST_P(IsolationTest, NoMethodOfAnyServiceShowsOrChangesWhatAnotherUserHas) {
         }
         ASSERT_TRUE(response->ParseFromString(bytes));
         std::string told;
-        google::protobuf::util::MessageToJsonString(*response, &told).IgnoreError();
+        ASSERT_TRUE(google::protobuf::util::MessageToJsonString(*response, &told).ok());
         for (const std::string& secret : Secrets()) {
           EXPECT_EQ(told.find(secret), std::string::npos) << secret << " in " << told;
           if (!filled) {
