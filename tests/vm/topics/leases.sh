@@ -137,13 +137,16 @@ consistent() {
 
 # lapse_at_once COUNT LENGTH: so many regions on each of the two devices end, 20 stay.
 lapse_at_once() {
-  local stay=$((2 * $1 + 20)) i
+  local stay=$((2 * $1 + 20)) pages i
+  local ttl=$((SECOND_MS > 4000 ? 2 * SECOND_MS : 8000))  # Until all has been counted.
+  pages=$((2 * $(pages_of 100 "$2" "$1") + 20))
   admin a
   norenew_client c
   ask c buffer b 1M
-  ask c register "r:$1" b 100 "$2" write all "ttl=$((SECOND_MS > 6000 ? SECOND_MS : 6000))" >/dev/null
+  ask c register "r:$1" b 100 "$2" write all "ttl=$ttl" >/dev/null
   ask c register kept:10 b 0 4096 write all
-  consistent "$stay" $((2 * $(pages_of 100 "$2" "$1") + 20))
+  ask c renew
+  consistent "$stay" "$pages"
   patience=180 ask c events LAPSED "$1"
   is leases "$1"
   # None was told of that was still there. With many, an early word comes while they end.
