@@ -48,8 +48,13 @@ bool AskDaemon(const GlobalOptions& options, Findings* findings, std::string* fa
                                  .call_timeout = std::chrono::seconds(5)});
   if (!client.ok()) {
     const auto detail = mrd::DetailOf(client.status());
-    findings->push_back(Problem("daemon", std::string(client.status().message()),
-                                detail ? detail->advice() : "See whether mrd runs, and its log."));
+    const std::string advice = detail ? detail->advice() : "";
+    std::string text(client.status().message());
+    // The message alone says everything; here the advice stands below it.
+    if (const size_t at = text.rfind(advice); at != text.npos) text.resize(at);
+    while (!text.empty() && text.back() == ' ') text.pop_back();
+    findings->push_back(
+        Problem("daemon", text, advice.empty() ? "See whether mrd runs, and its log." : advice));
     return false;
   }
   *fabric = client->welcome().fabric();

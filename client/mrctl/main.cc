@@ -16,10 +16,9 @@ constexpr char kFooter[] =
     "else /run/mrd.\n"
     "\n"
     "Exit status: 0 done; 1 refused, by the daemon or the kernel, or a policy has\n"
-    "errors, or doctor found a problem, or the output could not be written; 2 wrong usage; 3 the "
-    "daemon cannot\n"
-    "be reached (it does not run or not answer, or its socket is not for this user),\n"
-    "or went away.";
+    "errors, or doctor found a problem, or the output could not be written; 2 wrong\n"
+    "usage; 3 the daemon cannot be reached (it does not run or not answer, or its\n"
+    "socket is not for this user), or went away.";
 
 int Run(int argc, char** argv) {
   mrctl::CommandLine line;

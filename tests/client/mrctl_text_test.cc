@@ -170,8 +170,8 @@ TEST(BarLine, FitsAndSaysHundredOnlyOfTheWhole) {
       EXPECT_LE(BarLine("registering", done << 20, 1000ul << 20, width).size(), width);
     }
   }
-  EXPECT_EQ(BarLine("x", 0, 100, 40), "x [..................]   0%  0 B of 100 B");
-  EXPECT_EQ(BarLine("x", 50, 100, 40), "x [########.........]  50%  50 B of 100 B");
+  EXPECT_EQ(BarLine("x", 0, 100, 40), "x [.................]   0%  0 B of 100 B");
+  EXPECT_EQ(BarLine("x", 50, 100, 40), "x [########........]  50%  50 B of 100 B");
   EXPECT_NE(BarLine("x", 99999, 100000, 80).find(" 99%"), std::string::npos);
   EXPECT_NE(BarLine("x", 100000, 100000, 80).find("100%"), std::string::npos);
 }

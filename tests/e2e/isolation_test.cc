@@ -166,10 +166,12 @@ TEST_P(IsolationTest, NoMethodOfAnyServiceShowsOrChangesWhatAnotherUserHas) {
         }
         ASSERT_TRUE(response->ParseFromString(bytes));
         std::string told;
-        google::protobuf::util::MessageToJsonString(*response, &told).IgnoreError();
+        ASSERT_TRUE(google::protobuf::util::MessageToJsonString(*response, &told).ok());
         for (const std::string& secret : Secrets()) {
           EXPECT_EQ(told.find(secret), std::string::npos) << secret << " in " << told;
-          if (!filled) EXPECT_EQ(status.error_message().find(secret), std::string::npos);
+          if (!filled) {
+            EXPECT_EQ(status.error_message().find(secret), std::string::npos);
+          }
         }
         EXPECT_EQ(Holdings(), before);
       }
