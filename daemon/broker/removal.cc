@@ -145,7 +145,7 @@ void Removal::EndLeases(Part& part) {
   absl::Status first_error;
   Amounts freed;
   std::vector<std::unique_ptr<Lease>> stuck;
-  std::vector<std::shared_ptr<RequestRecord>> requests;
+  std::vector<RequestRecord*> requests;
   uint64_t ended_whole = 0;
   for (auto* list : {&part.whole, &part.split}) {
     for (auto& lease : *list) {
@@ -163,7 +163,7 @@ void Removal::EndLeases(Part& part) {
   {
     MutexLock lock(session->mutex);
     session->held -= freed;
-    for (const auto& request : requests) session->requests.LeaseEnded(request);
+    for (RequestRecord* const request : requests) session->requests.LeaseEnded(*request);
   }
   broker_.observer_.LeasesEnded(LeaseEnd::kDeviceRemoved, ended_whole);
   broker_.KeepStuck(*session, std::move(stuck), first_error);
