@@ -41,7 +41,8 @@ TEST_P(AdminTest, ASessionShowsItsCommandLineAndWhatItHoldsForNothing) {
   Process client({.argv = {"tests/e2e/test_client", dir()}});
   ASSERT_EQ(client.Ask("attach").substr(0, 2), "ok");
   ASSERT_TRUE(WaitUntil(kPatience, [&] {
-    for (const auto& session : admin().ListSessions().response.sessions()) {
+    const auto listed = admin().ListSessions().response;
+    for (const auto& session : listed.sessions()) {
       if (session.command_line() == "tests/e2e/test_client " + dir()) return true;
     }
     return false;
@@ -65,7 +66,8 @@ TEST_P(AdminTest, ACommandLineIsBoundedAndEscaped) {
   ASSERT_EQ(client.Ask("attach").substr(0, 2), "ok");
   std::string line;
   ASSERT_TRUE(WaitUntil(kPatience, [&] {
-    for (const auto& session : admin().ListSessions().response.sessions()) {
+    const auto listed = admin().ListSessions().response;
+    for (const auto& session : listed.sessions()) {
       if (session.pid() == client.pid()) line = session.command_line();
     }
     return !line.empty();
