@@ -149,15 +149,15 @@ TEST_F(MetricsTest, EveryFamilyHasHelpAndTypeAndNoSeriesComesTwice) {
 
 TEST_F(MetricsTest, ThousandsOfUidsMakeABoundedNumberOfSeries) {
   const size_t before = Lines(Render());
-  std::vector<uint32_t> uids;
+  std::vector<broker::HolderRef> holders;
   for (uint32_t uid = 10'000; uid < 13'000; ++uid) {
-    ASSERT_TRUE(broker_->books().Book(uid, {.sessions = 1}).ok());
-    uids.push_back(uid);
+    holders.push_back(broker_->books().Join({.uid = uid}));
+    ASSERT_TRUE(broker_->books().Book(*holders.back(), {.sessions = 1}).ok());
   }
   const std::string text = Render();
   EXPECT_LE(Lines(text), before + UidLabels::kMost + 1);
   EXPECT_THAT(text, HasSubstr("mrd_sessions{uid=\"other\"} 2000\n"));
-  for (const uint32_t uid : uids) broker_->books().Release(uid, {.sessions = 1});
+  for (const auto& holder : holders) broker_->books().Release(*holder, {.sessions = 1});
   EXPECT_EQ(Lines(Render()), before);
 }
 
