@@ -51,7 +51,7 @@ struct RequestRecord;
 
 // A region and what must outlive it: members die in reverse order.
 struct HeldRegion {
-  SessionDomain domain;
+  std::shared_ptr<fabric::Domain> domain;
   std::shared_ptr<memory::Mapping>
       mapping;  // Of an ON_DEMAND region: its pages are found through it. Else null.
   std::unique_ptr<fabric::Region> region;

@@ -106,7 +106,7 @@ absl::Status Pinning::Pin(size_t i, size_t device, Last& last) {
     region = PinInPlace(range, buffer, *domain.domain);
   }
   if (!region.ok()) return region.status();
-  held.domain = domain;
+  held.domain = domain.domain;
   held.region = *std::move(region);
   lease.view.keys[device] = {domain.device, held.region->lkey(), held.region->rkey()};
   return absl::OkStatus();

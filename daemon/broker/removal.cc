@@ -93,9 +93,8 @@ void Removal::TakeDomains(Session& session, Part& part) const {
 void Removal::TakeLeases(Session& session, Part& part) const {
   std::vector<uint64_t> whole;
   for (auto& [id, lease] : session.leases) {
-    const auto lost =
-        std::find_if(lease->regions.begin(), lease->regions.end(),
-                     [this](const HeldRegion& held) { return IsIts(held.domain.device); });
+    const auto lost = std::find_if(lease->regions.begin(), lease->regions.end(),
+                                   [this](const HeldRegion& held) { return IsIts(*held.domain); });
     if (lost == lease->regions.end()) continue;
     if (lease->regions.size() == 1) {
       whole.push_back(id);
@@ -116,7 +115,10 @@ std::unique_ptr<Lease> Removal::Split(Lease& lease, HeldRegion* lost) const {
   lease.regions.erase(lease.regions.begin() + (lost - lease.regions.data()));
   auto& keys = lease.view.keys;
   keys.erase(std::remove_if(keys.begin(), keys.end(),
-                            [this](const KeyView& key) { return IsIts(key.device); }),
+                            [this](const KeyView& key) {
+                              return key.device->name == device_.name &&
+                                     key.device->generation == device_.generation;
+                            }),
              keys.end());
   return split;
 }

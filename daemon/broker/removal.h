@@ -51,8 +51,8 @@ class Removal {
   void TakeDomains(Session& session, Part& part) const MRD_REQUIRES(session.mutex);
   void TakeLeases(Session& session, Part& part) const MRD_REQUIRES(session.mutex);
   std::unique_ptr<Lease> Split(Lease& lease, HeldRegion* lost) const;
-  bool IsIts(const DeviceRef& device) const {
-    return device->name == device_.name && device->generation == device_.generation;
+  bool IsIts(const fabric::Domain& domain) const {
+    return domain.generation() == device_.generation && domain.device() == device_.name;
   }
   void End(Part& part);
   void EndLeases(Part& part);

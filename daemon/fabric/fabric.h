@@ -88,7 +88,8 @@ class Domain {
   // DEVICE_ERROR.
   virtual absl::StatusOr<std::unique_ptr<Region>> Register(const RegionSpec& spec) = 0;
 
-  // Of the device that it is on, which may have been opened anew since somebody looked.
+  // The device that it is on, which may have been opened anew since somebody looked.
+  virtual std::string device() const = 0;
   virtual uint64_t generation() const = 0;
 };
 

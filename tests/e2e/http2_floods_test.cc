@@ -15,7 +15,7 @@ constexpr char kListLeases[] = "/mrd.v1.Registration/ListLeases";
 constexpr unsigned char kEndStream = 1;
 constexpr unsigned char kEndHeaders = 4;
 constexpr unsigned char kAck = 1;
-constexpr uint64_t kLittle = 16 << 20;
+constexpr uint64_t kLittle = 24 << 20;
 
 class Http2FloodsTest : public DaemonTest {
  protected:

@@ -131,7 +131,7 @@ TEST_F(LogLinesTest, WhatClientsSayIsEscaped) {
   auto request = RequestFor(client.Pass(memory), memory);
   request.add_devices("x\n2026-01-01T00:00:00.000 error forged\x1b[31m\x7f\xc2\x9b");
   ExpectRefusal(client.Register(request), v1::DEVICE_UNKNOWN);
-  EXPECT_TRUE(LogSays("x\\n2026-01-01T00:00:00.000 error forged\\x1b[31m\\x7f\\xc2\\x9b"));
+  EXPECT_TRUE(LogSays("x?2026-01-01T00:00:00.000 error forged?[31m???"));
   EXPECT_EQ(LinesWith("\n2026-01-01"), 0u);
   ExpectPrintable();
 }

@@ -64,6 +64,7 @@ class SoftDomain final : public Domain {
     return std::make_unique<SoftRegion>(&device_, *keys);
   }
 
+  std::string device() const override { return device_.info().name; }
   uint64_t generation() const override { return device_.info().generation; }
 
  private:

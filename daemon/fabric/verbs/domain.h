@@ -19,6 +19,7 @@ class VerbsDomain final : public Domain {
   ibv_pd* pd() const { return pd_; }
 
   absl::StatusOr<std::unique_ptr<Region>> Register(const RegionSpec& spec) override;
+  std::string device() const override { return device_->info().name; }
   uint64_t generation() const override { return device_->info().generation; }
 
  private:
