@@ -87,7 +87,8 @@ TEST_F(RegistrationTest, ARepeatThatComesWhileTheFirstRunsWaitsForIt) {
   const auto first_result = first.get();
   const auto repeat_result = repeat.get();
   ASSERT_TRUE(first_result.ok() && repeat_result.ok());
-  EXPECT_EQ(*first_result, *repeat_result);
+  EXPECT_EQ((**first_result)[0].id, (**repeat_result)[0].id);
+  EXPECT_EQ((**first_result)[0].keys[0].rkey, (**repeat_result)[0].keys[0].rkey);
   EXPECT_EQ(verbs_.live().mrs, 1);
 }
 
