@@ -151,7 +151,13 @@ class Call : public Answer {
   };
 
   explicit Call(const Method* method)
-      : method_(method), main_tag_(this), done_tag_(this), writer_(&context_) {}
+      : method_(method),
+        main_tag_(this),
+        done_tag_(this),
+        // From the start: another thread may get the event that the call is over before this one
+        // has begun with the event that it was taken.
+        refs_(method->watch_cancel ? 2 : 1),
+        writer_(&context_) {}
 
   ~Call() override {
     if (counted_) session_->calls.fetch_sub(1);
@@ -166,11 +172,12 @@ class Call : public Answer {
       method_->environment->answers.Ended(answer_);
       return Unref();
     }
-    if (!ok)
-      return Unref();  // The queue is shutting down; a call that was never taken has no other
-                       // event.
+    if (!ok) {
+      // The queue is shutting down: a call that was never taken has no other event.
+      if (method_->watch_cancel) Unref();
+      return Unref();
+    }
     started_ = std::chrono::steady_clock::now();
-    if (method_->watch_cancel) refs_.fetch_add(1);
     state_ = kRunning;
     const Method* const method = method_;
     if (auto admitted = Admit(); admitted.ok()) {
@@ -207,7 +214,7 @@ class Call : public Answer {
   const Method* const method_;
   MainTag main_tag_;
   DoneTag done_tag_;
-  std::atomic<int> refs_{1};  // Events that are still to come.
+  std::atomic<int> refs_;  // Events that are still to come.
   std::atomic<bool> cancelled_{false};
   State state_ = kWaiting;
   bool counted_ = false;
