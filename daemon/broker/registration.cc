@@ -449,6 +449,7 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
 void Registration::LetGo() {
   buffers_.clear();
   domains_.clear();
+  named_ = nullptr;
 }
 
 void Registration::RollBack() {
