@@ -159,10 +159,11 @@ class Daemon {
          fabric::verbs::Api& verbs, ipc::SocketDir& sockets, host::ListenSocket metrics_socket,
          sd_event* loop)
       : loop_(loop),
+        most_ending_(options.most_ending),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads, counters_),
         lease_timer_(loop, broker_),
-        policy_(broker_.books(), options.config, std::move(policy), broker_.limits(),
+        policy_(broker_.books(), counters_, options.config, std::move(policy), broker_.limits(),
                 FitDescriptors(policy::Policy::Unbounded())),
         metrics_(options, broker_, counters_, calls_, std::move(metrics_socket)),
         server_(service::Server::Start(broker_,
@@ -186,6 +187,7 @@ class Daemon {
       _exit(1);
     }
     spdlog::info("{}: ending {} sessions", strsignal(signal), broker_.session_count());
+    too_late_ = ipc::EventSource(loop_, most_ending_, [this] { GiveUpEnding(); });
     broker_.Drain([this] { eventfd_write(drained_.get(), 1); });
   }
 
@@ -201,6 +203,12 @@ class Daemon {
   }
 
  private:
+  void GiveUpEnding() {
+    spdlog::error("{} sessions have not ended in {} ms: ending at once; the kernel frees the rest",
+                  broker_.session_count(), most_ending_.count());
+    _exit(1);
+  }
+
   void Sweep() {
     server_->Sweep();
     front_.admin.Sweep();
@@ -211,6 +219,7 @@ class Daemon {
   }
 
   sd_event* const loop_;
+  const std::chrono::milliseconds most_ending_;
   const UniqueFd drained_;
   host::Counters counters_;
   service::CallTable calls_;
@@ -222,6 +231,7 @@ class Daemon {
   Front front_;
   ipc::EventSource on_drained_;
   ipc::EventSource sweep_;
+  ipc::EventSource too_late_;  // For an end in order; empty before that began.
   std::optional<host::HotPlug> hotplug_;
 };
 

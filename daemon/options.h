@@ -27,6 +27,9 @@ struct Options {
   bool peer_pidfd = true;
   size_t registrar_threads = 0;  // 0: one a core, at least four.
   std::chrono::milliseconds metrics_textfile_every = host::Textfile::kEvery;
+  // For an end in order. A connection that is being made to a host that does not answer may take
+  // longer to give up; what else is left then is as much work for the kernel as for the daemon.
+  std::chrono::milliseconds most_ending{30000};
 };
 
 // Fills `options` from the command line. False: the program ends with *exit_code (after --help,

@@ -38,9 +38,14 @@ absl::StatusOr<v1::Policy> ReadPolicy(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrJoin(lines, "\n"));
 }
 
-PolicyFile::PolicyFile(broker::Books& books, std::string path, v1::Policy first,
-                       const broker::Limits& built_in, const broker::Limits& ceiling)
-    : books_(books), path_(std::move(path)), built_in_(built_in), ceiling_(ceiling) {
+PolicyFile::PolicyFile(broker::Books& books, broker::Observer& observer, std::string path,
+                       v1::Policy first, const broker::Limits& built_in,
+                       const broker::Limits& ceiling)
+    : books_(books),
+      observer_(observer),
+      path_(std::move(path)),
+      built_in_(built_in),
+      ceiling_(ceiling) {
   Apply(std::move(first));
 }
 
@@ -48,6 +53,7 @@ absl::Status PolicyFile::Reload() {
   MutexLock lock(mutex_);
   auto policy = ReadPolicy(path_);
   if (!policy.ok()) {
+    observer_.PolicyRead(false);
     spdlog::error("the policy is not taken: the one in force before stays, as it was");
     return policy.status();
   }
@@ -60,6 +66,7 @@ void PolicyFile::Apply(v1::Policy policy) {
   const std::string changes = books_.policy()->ChangesTo(*next);
   const size_t rules = next->rules();
   const size_t sessions = books_.SetPolicy(std::move(next));
+  observer_.PolicyRead(true);
   spdlog::info("policy in force: {} rules of {}; {}; {} sessions have other terms now", rules,
                FileOf(path_), changes, sessions);
 }

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "daemon/broker/books.h"
 #include "daemon/broker/limits.h"
+#include "daemon/broker/observer.h"
 #include "daemon/mutex.h"
 #include "mrd/v1/policy.pb.h"
 
@@ -21,8 +22,8 @@ absl::StatusOr<v1::Policy> ReadPolicy(const std::string& path);
 class PolicyFile {
  public:
   // Puts `first` in force, which ReadPolicy(path) gave. Limits of rules are cut to `ceiling`: what
-  // the process can hold; what they leave unset is `built_in`. `books` outlive it.
-  PolicyFile(broker::Books& books, std::string path, v1::Policy first,
+  // the process can hold; what they leave unset is `built_in`. `books` and `observer` outlive it.
+  PolicyFile(broker::Books& books, broker::Observer& observer, std::string path, v1::Policy first,
              const broker::Limits& built_in, const broker::Limits& ceiling);
 
   // Reads the file anew and puts it in force for all sessions, those that live included; logs what
@@ -33,6 +34,7 @@ class PolicyFile {
   void Apply(v1::Policy policy);
 
   broker::Books& books_;
+  broker::Observer& observer_;
   const std::string path_;
   const broker::Limits built_in_;
   const broker::Limits ceiling_;

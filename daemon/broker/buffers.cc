@@ -62,7 +62,8 @@ bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
     MutexLock lock(session.mutex);
     const size_t held = session.buffers.size();
     if (!session.ending) {
-      orderly = id != 0 && !session.buffers.contains(id) && held < most + kRefusalsRemembered;
+      orderly = id != 0 && !session.buffers.contains(id) &&
+                (held < most || held - most < kRefusalsRemembered);
       if (orderly && held >= most) {
         // The same text each time: the session keeps one for all of them.
         slot.refusal = MakeError(

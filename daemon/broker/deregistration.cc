@@ -127,7 +127,7 @@ void Broker::KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease
   const Lease& first = *leases.front();
   log::Fields fields;
   fields.Session(session.id).Uid(session.identity.uid).Pid(session.identity.pid);
-  fields.Device(first.view.keys.front().device->name).Lease(first.view.id);
+  fields.Device(first.regions.front().domain->device()).Lease(first.view.id);
   if (const auto detail = DetailOf(why); detail && detail->errno_value() != 0) {
     fields.Errno(detail->errno_value());
   }

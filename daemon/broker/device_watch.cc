@@ -46,6 +46,9 @@ void DeviceWatch::Run() {
 
 void DeviceWatch::LookOnce() {
   const fabric::DeviceChanges changes = broker_.fabric().Refresh();
+  for (size_t i = 0; i < changes.failed.size(); ++i) {
+    broker_.observer().DeviceChanged(DeviceEvent::kFatal);
+  }
   for (const fabric::DeviceInfo& device : changes.removed) Remove(device);
   // Calls that name no device find those that there are now.
   NoteStates(broker_.devices().Read(/*anew=*/true));

@@ -245,7 +245,7 @@ void Endpoints::Accept(const SessionRef& session, uint64_t listener_id, Connecti
   endpoint->id = broker_.NextId();
   auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/false);
   auto spec = SpecFor(session, endpoint, std::move(named), std::move(wish), attempt);
-  listener->Accept(std::move(spec), OnEstablished(std::move(attempt), endpoint, std::move(done)));
+  listener->Accept(std::move(spec), OnEstablished(std::move(attempt), std::move(endpoint), std::move(done)));
 }
 
 void Endpoints::Connect(const SessionRef& session, const std::string& address, uint32_t port,
@@ -265,7 +265,7 @@ void Endpoints::Connect(const SessionRef& session, const std::string& address, u
   auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/true);
   auto spec = SpecFor(session, endpoint, *std::move(named), std::move(wish), attempt);
   broker_.fabric().Connect(address, port, source, std::move(spec),
-                           OnEstablished(std::move(attempt), endpoint, std::move(done)));
+                           OnEstablished(std::move(attempt), std::move(endpoint), std::move(done)));
 }
 
 void Endpoints::Disconnect(const SessionRef& session, uint64_t id, Done done) {

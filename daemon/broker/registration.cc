@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -115,19 +116,31 @@ absl::Status Registration::CheckShape() const {
 bool Registration::Repeats() {
   if (spec_.request_id.empty()) return false;
   std::shared_ptr<const LeaseViews> answer;
+  absl::Status refusal;
   {
     MutexLock lock(session_.mutex);
     RequestRecord* const record = session_.requests.Find(spec_.request_id);
-    if (!record) {
+    if (session_.ending) {
+      refusal = SessionUnknown();  // Its leases are the session's no more, and there is no answer.
+    } else if (!record) {
       record_ = session_.requests.Begin(spec_.request_id, spec_.fingerprint);
       return false;
-    }
-    if (record->fingerprint == spec_.fingerprint) {
-      if (!record->answered) {
-        record->waiters.push_front(std::move(done_));
-        return true;
-      }
+    } else if (record->fingerprint != spec_.fingerprint) {
+      refusal = MakeError(v1::REQUEST_ID_REUSED,
+                          "this request_id was used by the session with other parameters",
+                          {.advice = "Use a fresh request_id for each new request"});
+    } else if (record->answered) {
       answer = session_.AnswerOf(*record);
+    } else if (std::distance(record->waiters.begin(), record->waiters.end()) >=
+               RequestLog::kMostWaiters) {
+      refusal = MakeError(v1::BUSY, "the first call with this request_id is under way still",
+                          {.limit_name = "repeats of a request that wait for it",
+                           .limit = RequestLog::kMostWaiters,
+                           .used = RequestLog::kMostWaiters,
+                           .advice = "Repeat it later"});
+    } else {
+      record->waiters.push_front({std::move(done_), spec_.wanted});
+      return true;
     }
   }
   if (answer && answer->size() > kSmallRegions) {
@@ -138,9 +151,7 @@ bool Registration::Repeats() {
   } else if (answer) {
     done_(std::move(answer));
   } else {
-    done_(MakeError(v1::REQUEST_ID_REUSED,
-                    "this request_id was used by the session with other parameters",
-                    {.advice = "Use a fresh request_id for each new request"}));
+    done_(std::move(refusal));
   }
   return true;
 }
@@ -251,11 +262,23 @@ bool Registration::Small() const {
 }
 
 absl::Status Registration::GoOn() {
-  const bool wanted = !spec_.wanted || spec_.wanted();
   MutexLock lock(session_.mutex);
+  return GoOnLocked();
+}
+
+absl::Status Registration::GoOnLocked() {
   if (session_.ending) return SessionUnknown();
-  // A repeat of this call, of a client whose connection broke, may wait for the same answer.
-  if (wanted || (record_ && !record_->waiters.empty())) return absl::OkStatus();
+  const auto waits = [](const std::function<bool()>& wanted) { return !wanted || wanted(); };
+  if (waits(spec_.wanted)) return absl::OkStatus();
+  if (record_) {
+    // A repeat of this call, of a client whose connection broke, may wait for the same answer.
+    for (const Waiter& waiter : record_->waiters) {
+      if (waits(waiter.wanted)) return absl::OkStatus();
+    }
+    // One that comes from now on, while this is rolled back, begins anew.
+    given_up_ = session_.requests.Refuse(*record_);
+    record_ = nullptr;
+  }
   return absl::CancelledError("the call was cancelled; nothing is registered");
 }
 
@@ -408,7 +431,8 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   std::vector<BufferSlot> released;
   {
     MutexLock lock(session_.mutex);
-    if (session_.ending) return SessionUnknown();
+    // The last pin may have taken long.
+    if (auto go_on = GoOnLocked(); !go_on.ok()) return go_on;
     for (const SessionDomain& used : domains_) {
       // Its end has looked at this session already; else it finds the leases.
       if (broker_.device_watch().IsGone(*used.device)) return DeviceRemoved(used.device->name);
@@ -430,7 +454,7 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   }
   LetGo();
   auto tell = [waiters = std::move(waiters), done = std::move(done_), answer]() mutable {
-    for (RegisterDone& waiter : waiters) waiter(answer);
+    for (Waiter& waiter : waiters) waiter.done(answer);
     done(std::move(answer));
   };
   if (released.empty()) {
@@ -482,11 +506,11 @@ void Registration::Finish(RegisterResult result) {
   Waiters waiters;
   {
     MutexLock lock(session_.mutex);
-    if (record_) waiters = session_.requests.Refuse(*record_);
+    waiters = record_ ? session_.requests.Refuse(*record_) : std::move(given_up_);
     record_ = nullptr;
   }
   LetGo();
-  for (RegisterDone& waiter : waiters) waiter(result);
+  for (Waiter& waiter : waiters) waiter.done(result);
   done_(std::move(result));
 }
 

@@ -46,6 +46,7 @@ class Registration : public std::enable_shared_from_this<Registration> {
 
   // An error where nobody waits for the answer any more.
   absl::Status GoOn();
+  absl::Status GoOnLocked() MRD_REQUIRES(session_.mutex);
   void Report(Progress progress);
   void Run();
   absl::Status Make();
@@ -75,6 +76,7 @@ class Registration : public std::enable_shared_from_this<Registration> {
   NamedDomainRef named_;  // Null: the session's private domains.
   // Null: no request_id, or the call is over. Others have a look at it: by the session's lock.
   RequestRecord* record_ = nullptr;
+  Waiters given_up_;  // Of the record, when nobody waited any more. By the same lock.
   std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
   std::vector<std::string> devices_;
   absl::InlinedVector<SessionDomain, 1> domains_;  // One a device.

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <forward_list>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -21,7 +22,12 @@ namespace mrd::broker {
 
 using RegisterResult = absl::StatusOr<std::shared_ptr<const LeaseViews>>;
 using RegisterDone = absl::AnyInvocable<void(RegisterResult)>;
-using Waiters = std::forward_list<RegisterDone>;
+// A repeat that came while the first call ran.
+struct Waiter {
+  RegisterDone done;
+  std::function<bool()> wanted;  // Whether its caller still waits; empty: always.
+};
+using Waiters = std::forward_list<Waiter>;
 
 // Small: most regions have one of their own. Its log owns it: until it is refused or, once it is
 // forgotten, until the last of its leases has ended.
@@ -31,7 +37,7 @@ struct RequestRecord {
   // The answer, in its order: leases of the session, or what `ended` has of them.
   absl::InlinedVector<uint64_t, 1> lease_ids;
   std::forward_list<LeaseView> ended;
-  Waiters waiters;  // Repeats that came while the first call ran.
+  Waiters waiters;
   uint32_t live_leases = 0;
   bool answered = false;
   bool forgotten = false;
@@ -48,6 +54,7 @@ class RequestLog {
   static constexpr std::chrono::minutes kRemembered{10};
   static constexpr size_t kMostEnded = 1000;
   static constexpr size_t kMostViews = 10000;  // Of ended leases, or as many as live ones.
+  static constexpr int kMostWaiters = 8;       // Of one request.
 
   // The record of this id; null where there is none.
   RequestRecord* Find(const std::string& id);

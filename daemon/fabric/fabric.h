@@ -167,7 +167,8 @@ struct DeviceChanges {
   // closes each as soon as the last domain and connection on it has ended: the kernel's removal of
   // a device may wait for that.
   std::vector<DeviceInfo> removed;
-  std::vector<DeviceInfo> added;  // Can be used.
+  std::vector<DeviceInfo> added;    // Can be used.
+  std::vector<std::string> failed;  // Of those removed: that had a fatal error, by name.
 };
 
 // Attempts to connect at one time, those included whose wait has ended while the kernel works on

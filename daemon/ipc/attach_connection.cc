@@ -283,14 +283,21 @@ bool AttachConnection::Admit() {
   welcome->set_fabric(broker_.fabric().name());
   v1::AttachLimits* limits = welcome->mutable_limits();
   limits->set_max_buffers_per_packet(kMostPacketFds);
-  limits->set_max_buffers(session_->terms()->limits.buffers);
+  limits->set_max_buffers(std::min<uint64_t>(session_->terms()->limits.buffers, UINT32_MAX));
   limits->set_max_ranges_per_call(broker_.limits().ranges_per_call);
   limits->set_max_message_bytes(options_.max_message_bytes);
   broker_.session_log().Write(
       spdlog::level::debug, session_->id, session_->identity,
       absl::StrCat("session attached: ", session_->identity.comm, name_.empty() ? "" : ", named ",
                    name_, options_.admin ? ", an admin" : ""));
-  return ipc::Send(socket_.get(), packet.SerializeAsString());
+  return Welcome(packet);
+}
+
+bool AttachConnection::Welcome(const v1::DaemonPacket& packet) {
+  MutexLock lock(send_mutex_);
+  welcomed_ = ipc::Send(socket_.get(), packet.SerializeAsString());
+  if (welcomed_ && lost_) TellLostLocked();
+  return welcomed_;
 }
 
 void AttachConnection::ReadLater(UniqueFd command_line) {
@@ -352,7 +359,7 @@ void AttachConnection::Send(const broker::Event& event) {
 
 bool AttachConnection::SendLocked(v1::DaemonPacket& packet) {
   packet.mutable_event()->set_sequence(++sequence_);
-  return ipc::Send(socket_.get(), packet.SerializeAsString());
+  return welcomed_ && ipc::Send(socket_.get(), packet.SerializeAsString());
 }
 
 bool AttachConnection::TellLostLocked() {

@@ -112,9 +112,13 @@ class AttachConnection : public broker::Link,
   bool clients_pidfd_ MRD_GUARDED_BY(mutex_) = false;
   bool broken_ MRD_GUARDED_BY(mutex_) = false;  // The protocol, by the peer.
   broker::SessionRef session_ MRD_GUARDED_BY(mutex_);
+  // The first packet of all: who waits for it takes an event for another protocol. An event of
+  // before, for the broker knows the session already, is lost, and the client is told so after it.
+  bool Welcome(const v1::DaemonPacket& packet) MRD_EXCLUDES(send_mutex_);
   bool SendLocked(v1::DaemonPacket& packet) MRD_REQUIRES(send_mutex_);
   bool TellLostLocked() MRD_REQUIRES(send_mutex_);
 
+  bool welcomed_ MRD_GUARDED_BY(send_mutex_) = false;
   uint64_t sequence_ MRD_GUARDED_BY(send_mutex_) = 0;  // Of the last event.
   bool lost_ MRD_GUARDED_BY(send_mutex_) = false;      // Some of them, and the client is not told.
   Mutex send_mutex_;  // Events go out in the order of their numbers.

@@ -121,6 +121,83 @@ TEST_F(SlowPinningTest, ACancelledCallGoesOnWhereARepeatWaitsForIt) {
   EXPECT_EQ(verbs_.live().mrs, 200);
 }
 
+TEST_F(SlowPinningTest, RepeatsThatAreCancelledTooDoNotKeepACallGoing) {
+  std::atomic<bool> wanted = true;
+  RegisterSpec spec = OnBoth(640, 1 << 20);
+  spec.request_id = "again";
+  spec.wanted = [&] { return wanted.load(); };
+  std::vector<std::future<RegisterResult>> answers;
+  answers.push_back(StartRegister(session_, spec));
+  while (verbs_.live().mrs < 2) std::this_thread::sleep_for(milliseconds(1));
+  for (int i = 0; i < RequestLog::kMostWaiters; ++i) {
+    answers.push_back(StartRegister(session_, spec));
+  }
+  const auto refused = Register(session_, spec);
+  EXPECT_EQ(ReasonOf(refused.status()), v1::BUSY) << refused.status();
+  wanted = false;
+  for (auto& answer : answers) {
+    ASSERT_EQ(answer.wait_for(std::chrono::seconds(15)), std::future_status::ready);
+    EXPECT_EQ(answer.get().status().code(), absl::StatusCode::kCancelled);
+  }
+  EXPECT_EQ(verbs_.live().mrs, 0);
+}
+
+TEST_F(SlowPinningTest, ACallThatIsCancelledDuringItsLastPinIsRolledBack) {
+  std::atomic<bool> wanted = true;
+  RegisterSpec spec = Spec({Range(0, 1 << 20)});
+  spec.wanted = [&] { return wanted.load(); };
+  auto answer = StartRegister(session_, spec);
+  while (broker_->books().Used(kUid).regions == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(milliseconds(10));  // In the pin, which takes 30.
+  wanted = false;
+  EXPECT_EQ(answer.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(verbs_.live().mrs, 0);
+  EXPECT_EQ(broker_->books().Used(kUid).regions, 0u);
+}
+
+class SlowRollBackTest : public PinningTest {
+ protected:
+  SlowRollBackTest() : PinningTest(";fake0.reg_delay_ms=30;fake0.dereg_delay_ms=300") {}
+};
+
+TEST_F(SlowRollBackTest, ARepeatOfACallThatIsRolledBackBeginsAnew) {
+  std::atomic<bool> wanted = true;
+  RegisterSpec spec = Spec({Range(0, 1 << 20)});
+  spec.request_id = "again";
+  spec.wanted = [&] { return wanted.load(); };
+  auto first = StartRegister(session_, spec);
+  while (broker_->books().Used(kUid).regions == 0) std::this_thread::yield();
+  std::this_thread::sleep_for(milliseconds(10));  // In the pin.
+  wanted = false;
+  std::this_thread::sleep_for(milliseconds(120));  // In the roll-back.
+  spec.wanted = {};
+  const auto second = Register(session_, spec);
+  EXPECT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(first.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(verbs_.live().mrs, 1);
+}
+
+// The keys of the device that refused were never set.
+TEST_F(SlowPinningTest, ARegionStuckOnTheSecondDeviceIsNamedByThat) {
+  verbs_.Fail("fake0", "reg", "ENOMEM@1");
+  verbs_.Fail("fake1", "dereg", "EBUSY@1");
+  EXPECT_FALSE(Register(session_, OnBoth(1, 1 << 20)).ok());
+  EXPECT_EQ(verbs_.live().mrs, 1);
+  EndAndWait(session_);
+  broker_->books().Release(*session_->holder, {.regions = 1, .bytes = 1 << 20});
+}
+
+// "another device has refused" is no reason to be told.
+TEST_F(PinningTest, TheErrorOfACallIsThatOfTheDeviceThatRefused) {
+  for (int i = 0; i < 100; ++i) {
+    verbs_.Fail("fake0", "reg", "ENOMEM@1");
+    RegisterSpec spec = Spec({Range(0, kLarge)});
+    spec.devices = {"fake0", "fake1"};
+    const auto refused = Register(session_, spec);
+    ASSERT_NE(ReasonOf(refused.status()), v1::REASON_UNSPECIFIED) << refused.status();
+  }
+}
+
 TEST_F(SlowPinningTest, LongOnesReportHowFarTheyAre) {
   RegisterSpec spec = OnBoth(20, kLarge);  // 2.5 GiB over both.
   spec.request_id = "long";

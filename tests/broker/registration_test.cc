@@ -380,5 +380,29 @@ TEST_F(SlowDevicesTest, ListingThemBlocksNoCallerAndCallsThatComeTogetherShareOn
   EXPECT_EQ(verbs_.PortQueries("fake0"), queries + 1);
 }
 
+// The leases of its answer are no session's then.
+TEST_F(RegistrationTest, ARepeatWhileTheSessionEndsIsRefused) {
+  for (int round = 0; round < 200; ++round) {
+    const auto session = Attach();
+    Pass(session, 1);
+    RegisterSpec spec = Spec({Range(0, 4096)});
+    spec.request_id = "again";
+    ASSERT_TRUE(Register(session, spec).ok());
+    std::atomic<bool> over = false;
+    std::vector<std::thread> repeating;
+    for (int i = 0; i < 4; ++i) {
+      repeating.emplace_back([&] {
+        while (!over) {
+          const auto repeated = Register(session, spec);
+          EXPECT_TRUE(repeated.ok() || ReasonOf(repeated.status()) == v1::SESSION_UNKNOWN);
+        }
+      });
+    }
+    EndAndWait(session);
+    over = true;
+    for (std::thread& thread : repeating) thread.join();
+  }
+}
+
 }  // namespace
 }  // namespace mrd::broker

@@ -170,6 +170,33 @@ TEST_F(HotPlugTest, AFatalErrorIsARemoval) {
     EXPECT_TRUE(client.Register(On(client, "fake0")).ok());
   }
   EXPECT_THAT(daemon().Log(), HasSubstr("device fake0: fatal error"));
+  EXPECT_TRUE(WaitUntil(kPatience, [this] {
+    const std::string text = admin().GetMetrics().response.text();
+    return text.find("mrd_device_events_total{event=\"fatal\"} 1\n") != std::string::npos;
+  }));
+}
+
+// A session is known to the daemon a moment before its client is.
+TEST_F(HotPlugTest, NoEventOvertakesTheWelcome) {
+  StartWith("devices=fake0,fake1");
+  std::atomic<bool> over = false;
+  std::thread plug([&] {
+    while (!over) {
+      daemon().Control("remove fake0");
+      EXPECT_TRUE(LetGo());
+      daemon().Control("add fake0");
+    }
+  });
+  for (int i = 0; i < Scaled(2000); ++i) {
+    const AttachSocket client(dir() + "/attach.sock");
+    client.SendHello();
+    auto packet = client.Receive();
+    while (packet && packet->has_challenge()) packet = client.Receive();
+    ASSERT_TRUE(packet && packet->has_welcome())
+        << (packet ? packet->ShortDebugString() : "hung up");
+  }
+  over = true;
+  plug.join();
 }
 
 }  // namespace

@@ -169,6 +169,13 @@ TEST_F(PolicyTest, ABadFileLeavesTheOldOneInForceAndSaysWhere) {
     return daemon().Log().find("cannot open the policy") != std::string::npos;
   })) << "one that was named may not be missing";
   EXPECT_EQ(client.GetStatus().response.policy().rule(), "old");
+  const auto counted = [this](const std::string& line) {
+    return admin().GetMetrics().response.text().find(line) != std::string::npos;
+  };
+  EXPECT_TRUE(WaitUntil(kPatience, [&] {
+    return counted("mrd_policy_reads_total{result=\"refused\"} 3\n");
+  }));
+  EXPECT_TRUE(counted("mrd_policy_reads_total{result=\"in_force\"} 1\n"));
 }
 
 TEST_F(PolicyTest, ABadOrMissingNamedFileIsNoStart) {
@@ -312,6 +319,15 @@ TEST_F(PolicyTest, ALimitOfASessionsBuffersAndCallsIsTheRules) {
   const auto refused = client.Register(RequestFor(client.Pass(memory), memory));
   ExpectRefusal(refused, v1::QUOTA_BUFFERS);
   ExpectLimit(refused, "buffers of the session", 1, 1);
+}
+
+TEST_F(PolicyTest, TheGreatestLimitOfASessionsBuffersIsNone) {
+  Start({.policy = "rules { name: \"all\" limits { buffers_per_session: 18446744073709551615 } }"});
+  RawClient client(dir());
+  EXPECT_EQ(client.welcome().limits().max_buffers(), UINT32_MAX);
+  const Memory memory(kPage);
+  for (int i = 0; i < 300; ++i) client.Pass(memory);
+  EXPECT_TRUE(client.Register(RequestFor(client.Pass(memory), memory)).ok());
 }
 
 }  // namespace

@@ -164,5 +164,21 @@ TEST_F(SlowShutdownTest, ASecondSignalEndsItAtOnce) {
   Abandon();
 }
 
+using UnansweredShutdownTest = DaemonTest;
+
+TEST_F(UnansweredShutdownTest, AConnectionThatIsNotAnsweredDoesNotKeepTheDaemon) {
+  Start({.fabric = "verbs",
+         .devices = "devices=fake0;fake0.resolve_route_delay_ms=60000",
+         .set = "ending_ms=500"});
+  RawClient client(dir());
+  std::thread connect([&] { client.Connect("10.99.0.1", 1); });
+  ASSERT_TRUE(WaitUntil(kPatience, [this] { return Look().endpoints == 1; }));
+  daemon().process().Kill(SIGTERM);
+  EXPECT_EQ(daemon().process().ExitStatus(Promised(seconds(5))), 1);
+  EXPECT_NE(daemon().Log().find("1 sessions have not ended in 500 ms"), std::string::npos);
+  connect.join();
+  Abandon();
+}
+
 }  // namespace
 }  // namespace mrd::e2e

@@ -62,6 +62,7 @@ bool Set(Options& options, const std::string& name, uint64_t value) {
   if (name == "textfile_ms") {
     return options.metrics_textfile_every = std::chrono::milliseconds(value), true;
   }
+  if (name == "ending_ms") return options.most_ending = std::chrono::milliseconds(value), true;
   if (name == "registrar_threads") return options.registrar_threads = value, true;
   return false;
 }

@@ -157,6 +157,23 @@ TEST_F(VerbsRegister, ErrnoDecidesTheReason) {
   }
 }
 
+// Peers reach it still: the client must not be told that it has ended.
+TEST_F(VerbsRegister, ARegionThatADeviceRefusesToEndWithEioStandsUnlessTheDeviceIsGone) {
+  Start("devices=fake0");
+  const auto domain = MakeDomain();
+  auto region = *domain->Register(Page());
+  fake_->Fail("fake0", "dereg", "EIO@1");
+  const auto detail = Detail(region->Deregister());
+  EXPECT_EQ(detail.reason(), v1::DEVICE_ERROR);
+  EXPECT_EQ(detail.errno_name(), "EIO");
+  EXPECT_EQ(fake_->live().mrs, 1);
+  EXPECT_TRUE(region->Deregister().ok());
+  EXPECT_EQ(fake_->live().mrs, 0);
+  region = *domain->Register(Page());
+  fake_->Unplug("fake0");
+  EXPECT_TRUE(region->Deregister().ok());
+}
+
 TEST_F(VerbsRegister, EinvalWithASpecialFlagBlamesTheFlag) {
   Start("devices=fake0");
   RegionSpec spec = Page();

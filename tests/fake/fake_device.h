@@ -50,7 +50,8 @@ class FakeDevice {
   // Replaces the fault of `call`; counting starts anew.
   void SetFault(const std::string& call, Fault fault);
   // All calls fail with EIO from now on, as on a device that was unplugged.
-  void Unplug();
+  void Unplug() MRD_EXCLUDES(mutex_);
+  bool unplugged() MRD_EXCLUDES(mutex_);
 
   // As 'rdma link delete' of a driver without disassociation: no list has it any more, contexts
   // work on, and the kernel waits until their descriptors are closed.

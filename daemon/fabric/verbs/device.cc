@@ -44,6 +44,13 @@ Device::~Device() { close_(gone()); }
 
 absl::Status Device::Gone() const { return RemovedError(info_, 0); }
 
+bool Device::Disassociated() {
+  if (disassociated_) return true;
+  ibv_device_attr_ex attr = {};
+  if (MeansRemoved(api_.QueryDevice(context_, &attr))) disassociated_ = true;
+  return disassociated_;
+}
+
 absl::Status Device::Query(uint64_t generation) {
   info_.name = context_->device->name;
   ibv_device_attr_ex attr = {};

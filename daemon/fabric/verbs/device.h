@@ -49,6 +49,10 @@ class Device : public std::enable_shared_from_this<Device> {
   void GiveUp() { gone_ = true; }
   bool gone() const { return gone_.load(std::memory_order_relaxed); }
   absl::Status Gone() const;
+  // Whether the kernel has taken the device away from its context, with all that was made there.
+  // Drivers give EIO for a command that failed on a device that is there, too: then what was to be
+  // ended stands. Asks the kernel, unless it has said so before.
+  bool Disassociated();
 
   // What this daemon holds on it; they count for messages, not for limits.
   std::atomic<uint64_t> domains = 0;
@@ -76,6 +80,7 @@ class Device : public std::enable_shared_from_this<Device> {
   absl::AnyInvocable<void(bool gone)> close_;
   std::atomic<bool> failed_ = false;
   std::atomic<bool> gone_ = false;
+  std::atomic<bool> disassociated_ = false;
   DeviceInfo info_;
   DriverFacts driver_;
   bool of_rdma_cm_ = false;

@@ -112,6 +112,7 @@ void Devices::GiveUpMissing(const std::set<const ibv_device*>& present, Changes*
     }
     it = devices_.erase(it);
     GiveUp(device, changes);
+    if (is_there) changes->failed.push_back(device->name());
     if (is_there && !device->of_rdma_cm()) {
       given_up_.emplace(device->name(), api_.DeviceIndex(device->context()->device));
     }

@@ -23,6 +23,7 @@ class Devices {
   using DevicePtr = std::shared_ptr<Device>;
   struct Changes {
     std::vector<DevicePtr> removed, added;
+    std::vector<std::string> failed;  // Of those removed: that are there still.
   };
 
   // Opens all. One that cannot be opened is logged and left out; none at all is an error.

@@ -36,7 +36,7 @@ class VerbsRegion final : public Region {
     if (mr_ == nullptr) return absl::OkStatus();
     const int error = device_.api().DeregMr(mr_);
     // A device that is gone reaches no memory: the kernel ended the region with it.
-    if (error != 0 && !MeansRemoved(error)) {
+    if (error != 0 && !(MeansRemoved(error) && device_.Disassociated())) {
       return MakeError(
           v1::DEVICE_ERROR,
           absl::StrCat("device ", device_.name(), " did not end a region: ", ErrnoName(error)),

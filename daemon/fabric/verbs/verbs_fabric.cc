@@ -32,6 +32,7 @@ class VerbsFabric final : public Fabric {
   DeviceChanges Refresh() override {
     const verbs::Devices::Changes found = devices_->Refresh();
     DeviceChanges changes;
+    changes.failed = found.failed;
     for (const auto& device : found.removed) {
       cm_.Forget(device);
       changes.removed.push_back(device->info());

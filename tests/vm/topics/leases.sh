@@ -18,6 +18,8 @@ end_loop() {
 # A lease that lapses is the event LAPSED, and nobody need do anything.
 by_itself() { :; }
 
+by_an_admin() { mrctl revoke lease "$1" --reason "seen under a reader"; }
+
 # S11. ends_under_a_reader EVENT COMMAND... DEVICE: the command, which is given the lease's id, ends region
 # r of client c, while a peer reads it, its pages have no other holder, and other leases of the client's and
 # of others are in use.
@@ -173,6 +175,7 @@ start_daemon || exit 1
 scenario "S11: 200 leases lapse at once on both devices" lapse_at_once 200 5000
 scenario "S11: 2,000 leases lapse at once, and none is told of before its end" lapse_at_once 2000 500
 each_device "S11: a lease lapses under a reader" ends_under_a_reader LAPSED by_itself
+each_device "S11: a lease is revoked under a reader" ends_under_a_reader REVOKED by_an_admin
 each_device "S21: a client that is stopped" a_stopped_client
 scenario "renewed for longer than its ttl" renewed_for_long
 topic_end
