@@ -86,12 +86,12 @@ Findings CheckSockets(const std::string& dir) {
                     "Start mrd; in a container mount the host's " + dir +
                         "; elsewhere name it with --socket-dir or MRD_SOCKET_DIR.")};
   }
-  if ((st.st_mode & S_IWOTH) != 0) {
+  if ((st.st_mode & S_IWOTH) != 0 && (st.st_mode & S_ISVTX) == 0) {
     findings.push_back(Problem("directory",
                                dir + " (" + Describe(st) +
                                    ") lets everybody replace "
                                    "the sockets",
-                               "chmod o-w " + dir));
+                               "chmod o-w " + dir + ", or chmod +t " + dir));
   } else {
     findings.push_back(Good("directory", dir + " (" + Describe(st) + ")"));
   }

@@ -130,16 +130,17 @@ void Broker::End(const SessionRef& session, SessionEnd how) {
   Teardown::Start(*this, session, how);
 }
 
-void Broker::Gone(const SessionRef& session) {
-  session->link->HangUp();
+void Broker::Gone(SessionRef session) {
   TellEnded(*this, *session);
   books_.Release(*session->holder, {.sessions = 1});
+  session->link->HangUp();  // Who attaches anew on it has room.
   std::function<void()> drained;
   {
     MutexLock lock(mutex_);
     by_id_.erase(session->id);
     if (by_id_.empty()) std::swap(drained, drained_);
   }
+  session = nullptr;  // It needs the books, which may end when all have been told.
   if (drained) drained();
 }
 
@@ -235,7 +236,7 @@ Work::~Work() {
     MutexLock lock(session_->mutex);
     if (--session_->pending > 0 || !session_->ending) return;
   }
-  broker_->Gone(session_);
+  broker_->Gone(std::move(session_));
 }
 
 }  // namespace mrd::broker

@@ -203,7 +203,7 @@ class Broker {
   void KeepStuck(const Session& session, std::vector<std::unique_ptr<Lease>> leases,
                  const absl::Status& why);
   // Everything of it has been taken out and freed.
-  void Gone(const SessionRef& session);
+  void Gone(SessionRef session);
 
   fabric::Fabric& fabric_;
   Observer& observer_;

@@ -31,6 +31,16 @@ bool EndRegions(Lease& lease, absl::Status* first_error) {
   const auto left = std::remove_if(lease.regions.begin(), lease.regions.end(),
                                    [](const HeldRegion& held) { return !held.region; });
   lease.regions.erase(left, lease.regions.end());
+  // What is left of it shows the keys that are left. Each device has one.
+  if (!lease.regions.empty()) {
+    auto& keys = lease.view.keys;
+    const auto dead = [&lease](const KeyView& key) {
+      return std::none_of(lease.regions.begin(), lease.regions.end(), [&](const HeldRegion& held) {
+        return key.device && held.domain->device() == key.device->name;
+      });
+    };
+    keys.erase(std::remove_if(keys.begin(), keys.end(), dead), keys.end());
+  }
   if (before > 0) lease.bytes = lease.bytes / before * lease.regions.size();
   return lease.regions.empty();
 }
@@ -46,36 +56,33 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
   std::vector<std::unique_ptr<Lease>> leases;
   size_t regions = 0;
   uint64_t bytes = 0;
-  std::optional<uint64_t> unknown;
+  absl::Status refusal;
   absl::flat_hash_set<uint64_t> named;
   named.reserve(lease_ids.size());
   std::shared_ptr<Work> work;
   {
     MutexLock lock(session->mutex);
-    if (session->ending) {
-      unknown = lease_ids.front();
-    } else {
+    if (session->ending) refusal = SessionUnknown();
+    for (const uint64_t id : lease_ids) {
+      if (!refusal.ok()) break;
+      if (!session->leases.contains(id)) {
+        refusal = session->NoLease(id, "nothing was ended");
+      } else if (!named.insert(id).second) {
+        refusal = MakeError(v1::LEASE_UNKNOWN,
+                            absl::StrCat("lease ", id, " is named twice; nothing was ended"),
+                            {.advice = "Name each lease once"});
+      }
+    }
+    if (refusal.ok()) {
+      for (const uint64_t id : lease_ids) {
+        leases.push_back(session->TakeLease(id));
+        regions += leases.back()->regions.size();
+        bytes += leases.back()->bytes;
+      }
       work = std::make_shared<Work>(*this, session);
     }
-    for (const uint64_t id : lease_ids) {
-      if (unknown) break;
-      if (!session->leases.contains(id) || !named.insert(id).second) unknown = id;
-    }
-    for (const uint64_t id : lease_ids) {
-      if (unknown) break;
-      leases.push_back(session->TakeLease(id));
-      regions += leases.back()->regions.size();
-      bytes += leases.back()->bytes;
-    }
   }
-  if (!work) return done(SessionUnknown());
-  if (unknown) {
-    return done(
-        MakeError(v1::LEASE_UNKNOWN,
-                  absl::StrCat("no lease ", *unknown, " in this session; nothing was ended"),
-                  {.advice = "It has ended already, or was named twice; ListLeases shows "
-                             "those that stand"}));
-  }
+  if (!refusal.ok()) return done(refusal);
   auto task = [this, work, leases = std::move(leases), done = std::move(done)]() mutable {
     const absl::Status ended = EndLeases(work->session(), leases, LeaseEnd::kDeregistered);
     leases.clear();
@@ -106,7 +113,7 @@ absl::Status Broker::EndLeases(const SessionRef& session,
     MutexLock lock(session->mutex);
     session->held -= freed;
     for (const auto& lease : leases) {
-      if (lease && lease->request) session->requests.LeaseEnded(*lease->request);
+      if (lease) session->Ended(*lease);
     }
     if (!session->ending) {
       for (auto& lease : stuck) session->PutLease(std::move(lease));

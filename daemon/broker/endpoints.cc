@@ -245,7 +245,8 @@ void Endpoints::Accept(const SessionRef& session, uint64_t listener_id, Connecti
   endpoint->id = broker_.NextId();
   auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/false);
   auto spec = SpecFor(session, endpoint, std::move(named), std::move(wish), attempt);
-  listener->Accept(std::move(spec), OnEstablished(std::move(attempt), std::move(endpoint), std::move(done)));
+  listener->Accept(std::move(spec),
+                   OnEstablished(std::move(attempt), std::move(endpoint), std::move(done)));
 }
 
 void Endpoints::Connect(const SessionRef& session, const std::string& address, uint32_t port,
@@ -271,19 +272,31 @@ void Endpoints::Connect(const SessionRef& session, const std::string& address, u
 void Endpoints::Disconnect(const SessionRef& session, uint64_t id, Done done) {
   std::shared_ptr<Endpoint> endpoint;
   std::shared_ptr<Work> work;
+  absl::Status refusal;
   {
     MutexLock lock(session->mutex);
     const auto found = session->endpoints.find(id);
     if (found != session->endpoints.end()) {
       endpoint = std::move(found->second);
       session->endpoints.erase(found);
+      session->being_ended.insert(id);
       work = std::make_shared<Work>(broker_, session);
+    } else if (session->being_ended.contains(id)) {
+      refusal = MakeError(v1::BUSY, absl::StrCat("endpoint ", id, " is being ended"),
+                          {.advice = "Its peer may reach the memory still: ask again"});
+    } else {
+      refusal = EndpointUnknown(id);
     }
   }
-  if (!endpoint) return done(EndpointUnknown(id));
+  if (!refusal.ok()) return done(refusal);
   broker_.registrar().SubmitCleanup(session->owner(), [this, work, endpoint = std::move(endpoint),
                                                        done = std::move(done)]() mutable {
+    const uint64_t id = endpoint->id;
     endpoint.reset();
+    {
+      MutexLock lock(work->session()->mutex);
+      work->session()->being_ended.erase(id);
+    }
     Unbook(work->session());
     done(absl::OkStatus());
   });

@@ -21,7 +21,8 @@ Registrar::Registrar(const Limits& limits, size_t threads, Observer& observer)
     : limits_(limits), observer_(observer) {
   if (threads == 0) threads = std::max(4u, std::thread::hardware_concurrency());
   most_a_session_ = std::max<size_t>(1, threads / 2);
-  most_a_uid_ = std::max<size_t>(1, threads - 1);
+  most_a_uid_ = threads > 2 ? threads - 1 : 1;
+  most_work_a_uid_ = threads > 3 ? threads - 2 : 1;
   thread_count_ = threads;
   for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
 }
@@ -36,8 +37,8 @@ Registrar::~Registrar() {
 }
 
 void Registrar::Enqueue(const Owner& owner, uint64_t weight, Task task) {
-  Share& share = shares_[owner.session_id];
-  share.uid = owner.uid;
+  Share& share = shares_[{owner.session_id, owner.ends}];
+  share.owner = owner;
   auto& queue = weight <= kLight ? share.light : share.heavy;
   queue.push_back({weight, sequence_++, std::chrono::steady_clock::now(), std::move(task)});
   ++by_uid_[owner.uid].waiting;
@@ -46,7 +47,7 @@ void Registrar::Enqueue(const Owner& owner, uint64_t weight, Task task) {
 }
 
 absl::Status Registrar::CheckRoomLocked(const Owner& owner) const {
-  const auto share = shares_.find(owner.session_id);
+  const auto share = shares_.find({owner.session_id, owner.ends});
   const auto uid = by_uid_.find(owner.uid);
   const struct {
     size_t used;
@@ -109,13 +110,19 @@ Registrar::Load Registrar::load() const {
   return {queued_, running_, thread_count_};
 }
 
+bool Registrar::MayRunLocked(const Share& share) const {
+  if (share.running >= most_a_session_) return false;
+  const UidShare& uid = by_uid_.at(share.owner.uid);
+  if (uid.running >= most_a_uid_) return false;
+  return share.owner.ends || uid.running - uid.ends_running < most_work_a_uid_;
+}
+
 bool Registrar::NextLocked(Owner* owner, Item* item) {
   const bool oldest_first = picks_ % kFairEvery == 0;
   Shares::iterator best = shares_.end();
   std::deque<Item>* best_queue = nullptr;
   for (auto share = shares_.begin(); share != shares_.end(); ++share) {
-    if (share->second.running >= most_a_session_) continue;
-    if (by_uid_.at(share->second.uid).running >= most_a_uid_) continue;
+    if (!MayRunLocked(share->second)) continue;
     for (auto* queue : {&share->second.light, &share->second.heavy}) {
       if (queue->empty()) continue;
       const bool light = queue == &share->second.light;
@@ -129,13 +136,14 @@ bool Registrar::NextLocked(Owner* owner, Item* item) {
   }
   if (!best_queue) return false;
   ++picks_;
-  *owner = {best->first, best->second.uid};
+  *owner = best->second.owner;
   *item = std::move(best_queue->front());
   best_queue->pop_front();
   ++best->second.running;
   UidShare& of_uid = by_uid_.at(owner->uid);
   --of_uid.waiting;
   ++of_uid.running;
+  of_uid.ends_running += owner->ends;
   ++running_;
   --queued_;
   return true;
@@ -143,9 +151,10 @@ bool Registrar::NextLocked(Owner* owner, Item* item) {
 
 void Registrar::EndedLocked(const Owner& owner) {
   --running_;
-  const auto share = shares_.find(owner.session_id);
+  const auto share = shares_.find({owner.session_id, owner.ends});
   if (--share->second.running == 0 && share->second.waiting() == 0) shares_.erase(share);
   const auto of_uid = by_uid_.find(owner.uid);
+  of_uid->second.ends_running -= owner.ends;
   if (--of_uid->second.running == 0 && of_uid->second.waiting == 0) by_uid_.erase(of_uid);
   changed_.NotifyOne();  // One more of theirs may run now.
 }

@@ -1,6 +1,7 @@
 // The threads that pin, map and deregister: work that may take seconds. Bounded, and fair: one
-// session has at most half of the threads, and all sessions of a uid leave one to others; small
-// work goes before large; beyond a bounded queue the answer is BUSY at once.
+// session has at most half of the threads, and all sessions of a uid leave one to others and
+// another to their ends; small work goes before large; beyond a bounded queue the answer is BUSY at
+// once.
 #ifndef MRD_DAEMON_BROKER_REGISTRAR_H_
 #define MRD_DAEMON_BROKER_REGISTRAR_H_
 
@@ -9,9 +10,10 @@
 #include <cstdint>
 #include <deque>
 #include <thread>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "daemon/broker/limits.h"
@@ -24,10 +26,13 @@ namespace mrd::broker {
 struct Owner {
   uint64_t session_id;
   uint32_t uid;
+  // Ends that the client did not ask for: a share apart, so that no work of its own delays them.
+  bool ends = false;
 };
 
 // The daemon's own work: no session's (their ids begin at 1), and no share of theirs.
 inline constexpr Owner kDaemonsOwn{0, static_cast<uint32_t>(-1)};
+inline constexpr Owner kDaemonsEnds{0, static_cast<uint32_t>(-1), true};
 
 // Thread-safe.
 class Registrar {
@@ -76,21 +81,24 @@ class Registrar {
     std::chrono::steady_clock::time_point queued;
     Task task;
   };
-  // Of a session.
+  // Of a session's work, or of its ends.
   struct Share {
-    uint32_t uid = 0;
+    Owner owner;
     std::deque<Item> light;  // Cleanup and small work.
     std::deque<Item> heavy;
     size_t running = 0;
     size_t waiting() const { return light.size() + heavy.size(); }
   };
-  using Shares = std::unordered_map<uint64_t, Share>;
+  using Shares = absl::flat_hash_map<std::pair<uint64_t, bool>, Share>;  // By id and `ends`.
   struct UidShare {
     size_t waiting = 0;
     size_t running = 0;
+    size_t ends_running = 0;  // Of these.
   };
 
   bool RunHere(Task& task);
+  // Whether its share, and that of its uid, leave room for one more.
+  bool MayRunLocked(const Share& share) const MRD_REQUIRES(mutex_);
   // OK, or BUSY with the limit that is reached.
   absl::Status CheckRoomLocked(const Owner& owner) const MRD_REQUIRES(mutex_);
   void Enqueue(const Owner& owner, uint64_t weight, Task task) MRD_REQUIRES(mutex_);
@@ -106,7 +114,7 @@ class Registrar {
   CondVar changed_;
   // Of those that have work queued or running.
   Shares shares_ MRD_GUARDED_BY(mutex_);
-  std::unordered_map<uint32_t, UidShare> by_uid_ MRD_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint32_t, UidShare> by_uid_ MRD_GUARDED_BY(mutex_);
   size_t queued_ MRD_GUARDED_BY(mutex_) = 0;
   size_t running_ MRD_GUARDED_BY(mutex_) = 0;
   uint64_t sequence_ MRD_GUARDED_BY(mutex_) = 0;
@@ -114,6 +122,7 @@ class Registrar {
   bool ending_ MRD_GUARDED_BY(mutex_) = false;
   size_t most_a_session_ = 1;
   size_t most_a_uid_ = 1;
+  size_t most_work_a_uid_ = 1;  // Of these; the rest is for ends.
   size_t thread_count_ = 0;
   std::vector<std::thread> threads_;
 };

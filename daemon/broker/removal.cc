@@ -40,7 +40,7 @@ void Removal::Start(Broker& broker, const fabric::DeviceInfo& device, std::funct
                           " endpoints of ", parts.size(), " sessions"),
              log::Fields().Device(device.name));
   for (auto& part : parts) {
-    broker.registrar().SubmitCleanup(kDaemonsOwn,
+    broker.registrar().SubmitCleanup(kDaemonsEnds,
                                      [self, part = std::move(part)] { self->End(*part); });
   }
 }
@@ -76,6 +76,7 @@ void Removal::TakeEndpoints(Session& session, Part& part) const {
       ++it;
       continue;
     }
+    session.being_ended.insert(it->first);
     part.endpoints.push_back(std::move(it->second));
     it = session.endpoints.erase(it);
   }
@@ -136,6 +137,7 @@ void Removal::End(Part& part) {
   {
     MutexLock lock(session->mutex);
     session->held -= freed;
+    for (const uint64_t id : endpoints) session->being_ended.erase(id);
   }
   EndLeases(part);
   part.domains.clear();
@@ -147,7 +149,8 @@ void Removal::EndLeases(Part& part) {
   absl::Status first_error;
   Amounts freed;
   std::vector<std::unique_ptr<Lease>> stuck;
-  std::vector<RequestRecord*> requests;
+  std::vector<const Lease*> taken;
+  for (const auto& lease : part.whole) taken.push_back(lease.get());
   uint64_t ended_whole = 0;
   for (auto* list : {&part.whole, &part.split}) {
     for (auto& lease : *list) {
@@ -155,18 +158,18 @@ void Removal::EndLeases(Part& part) {
       const bool ended = EndRegions(*lease, &first_error);
       freed += booked;
       freed -= lease->booked();
-      if (lease->request) requests.push_back(lease->request);
       ended_whole += ended && list == &part.whole;
       if (!ended) stuck.push_back(std::move(lease));
     }
-    list->clear();
   }
   broker_.books_.Release(*session->holder, freed);
   {
     MutexLock lock(session->mutex);
     session->held -= freed;
-    for (RequestRecord* const request : requests) session->requests.LeaseEnded(*request);
+    for (const Lease* const lease : taken) session->Ended(*lease);
   }
+  part.whole.clear();
+  part.split.clear();
   broker_.observer_.LeasesEnded(LeaseEnd::kDeviceRemoved, ended_whole);
   broker_.KeepStuck(*session, std::move(stuck), first_error);
 }

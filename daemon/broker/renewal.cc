@@ -28,9 +28,7 @@ absl::StatusOr<Renewal> Broker::Renew(Session& session, const std::vector<uint64
   if (session.ending) return SessionUnknown();
   for (const uint64_t id : lease_ids) {
     if (session.leases.contains(id)) continue;
-    return MakeError(v1::LEASE_UNKNOWN,
-                     absl::StrCat("no lease ", id, " in this session; nothing was renewed"),
-                     {.advice = "It has lapsed or ended; ListLeases shows those that stand"});
+    return session.NoLease(id, "nothing was renewed");
   }
   session.renewals.fetch_add(1, std::memory_order_relaxed);
   for (const uint64_t id : lease_ids) session.expiries.Renew(*session.leases.at(id), now);
@@ -70,7 +68,7 @@ void Broker::WatchLocked(Session& session) {
 
 void Broker::EndAndTell(Work work, std::vector<std::unique_ptr<Lease>> leases, LeaseEnd cause,
                         Event event, LeasesEnded then) {
-  const Owner owner = work.session()->owner();
+  const Owner owner = work.session()->ends();
   registrar_.SubmitCleanup(owner, [this, work = std::move(work), leases = std::move(leases), cause,
                                    event = std::move(event), then = std::move(then)]() mutable {
     // The fence first: whoever is told may use the pages for something else. What would not end is

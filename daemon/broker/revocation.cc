@@ -156,9 +156,8 @@ absl::Status Broker::RevokeSession(const SessionRef& admin, uint64_t id,
   }
   log::Write(spdlog::level::info, absl::StrCat("session revoked by an admin", Because(reason)),
              FieldsOf(*session, *admin));
-  session->link->Send(
-      {.kind = v1::AttachEvent::REVOKED,
-       .message = absl::StrCat("the operator has ended this session", Because(reason))});
+  session->link->Send({.kind = v1::AttachEvent::REVOKED,
+                       .message = absl::StrCat("the operator ends this session", Because(reason))});
   End(session, SessionEnd::kRevoked);
   return absl::OkStatus();
 }

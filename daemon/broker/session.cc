@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "mrd/v1/status.h"
 
 namespace mrd::broker {
 
@@ -54,6 +56,7 @@ void Session::PutLease(std::unique_ptr<Lease> lease) {
   if (lease->ttl.count() > 0) expiries.Add(*lease, Expiries::Clock::now());
   const uint64_t lease_id = lease->view.id;
   if (lease->request) requests.LeasePutBack(*lease->request, lease_id);
+  being_ended.erase(lease_id);
   leases.emplace_hint(leases.end(), lease_id, std::move(lease));
 }
 
@@ -64,7 +67,22 @@ std::unique_ptr<Lease> Session::TakeLease(uint64_t lease_id) {
   leases.erase(found);
   if (lease->ttl.count() > 0) expiries.Remove(*lease);
   if (lease->request) requests.LeaseTaken(*lease->request, lease->view);
+  being_ended.insert(lease_id);
   return lease;
+}
+
+void Session::Ended(const Lease& lease) {
+  if (lease.request) requests.LeaseEnded(*lease.request);
+  being_ended.erase(lease.view.id);
+}
+
+absl::Status Session::NoLease(uint64_t lease_id, const char* so) const {
+  if (being_ended.contains(lease_id)) {
+    return MakeError(v1::BUSY, absl::StrCat("lease ", lease_id, " is being ended; ", so),
+                     {.advice = "Its device may reach the memory still: ask again"});
+  }
+  return MakeError(v1::LEASE_UNKNOWN, absl::StrCat("no lease ", lease_id, " in this session; ", so),
+                   {.advice = "It has ended already; ListLeases shows those that stand"});
 }
 
 }  // namespace mrd::broker

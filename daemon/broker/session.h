@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "daemon/broker/domain_set.h"
@@ -110,9 +111,14 @@ class Session {
   std::shared_ptr<const LeaseViews> AnswerOf(const RequestRecord& record) const MRD_REQUIRES(mutex);
   // A lease is in `leases` and, with a ttl, in `expiries`, from here on...
   void PutLease(std::unique_ptr<Lease> lease) MRD_REQUIRES(mutex);
-  // ... until here. Null: none of this id.
+  // ... until here. Null: none of this id. It is in `being_ended` until whoever ends its regions
+  // calls Ended, or puts it back.
   std::unique_ptr<Lease> TakeLease(uint64_t lease_id) MRD_REQUIRES(mutex);
+  void Ended(const Lease& lease) MRD_REQUIRES(mutex);
+  // The refusal of a call that names a lease which is not in `leases`. `so`: what was not done.
+  absl::Status NoLease(uint64_t lease_id, const char* so) const MRD_REQUIRES(mutex);
   Owner owner() const { return {id, identity.uid}; }
+  Owner ends() const { return {id, identity.uid, /*ends=*/true}; }
   // What it may have and do, by the policy in force.
   policy::TermsRef terms() const { return holder->terms(); }
 
@@ -146,6 +152,9 @@ class Session {
   std::map<std::string, NamedDomainRef> joined MRD_GUARDED_BY(mutex);  // By name.
   absl::btree_map<uint64_t, std::unique_ptr<Lease>> leases MRD_GUARDED_BY(mutex);
   Expiries expiries MRD_GUARDED_BY(mutex);
+  // Leases and endpoints that were taken out and that a peer may reach still. Nobody is told that
+  // they have ended before they have.
+  absl::btree_set<uint64_t> being_ended MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);
   std::map<uint64_t, std::shared_ptr<Endpoint>> endpoints MRD_GUARDED_BY(mutex);
 };

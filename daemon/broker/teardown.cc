@@ -31,7 +31,7 @@ void Teardown::Start(Broker& broker, const SessionRef& session, SessionEnd how) 
     session->expiries = {};
   }
   broker.lease_clock().Forget(session->id);
-  broker.registrar().SubmitCleanup(session->owner(), [self] { self->EndEndpoints(); });
+  broker.registrar().SubmitCleanup(session->ends(), [self] { self->EndEndpoints(); });
 }
 
 void Teardown::EndEndpoints() {
@@ -46,7 +46,7 @@ void Teardown::EndEndpoints() {
   parts_left_ = parts_.size();
   for (size_t part = 1; part < parts_.size(); ++part) {
     broker_.registrar().SubmitCleanup(
-        session->owner(), [self = shared_from_this(), part] { self->EndRegions(part); });
+        session->ends(), [self = shared_from_this(), part] { self->EndRegions(part); });
   }
   EndRegions(0);
 }

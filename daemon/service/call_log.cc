@@ -19,6 +19,7 @@ bool ForTheOperator(v1::Reason reason) {
     case v1::QUOTA_SESSIONS:
     case v1::QUOTA_ENDPOINTS:
     case v1::QUOTA_BUFFERS:
+    case v1::QUOTA_DOMAINS:
     case v1::DEVICE_LIMIT:
     case v1::DEVICE_REMOVED:
     case v1::DEVICE_ERROR:

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "tests/broker/broker_fixture.h"
 
 namespace mrd::broker {
@@ -84,6 +86,51 @@ TEST_F(DeregistrationTest, ListsLeasesPageByPage) {
     EXPECT_EQ(page.next, after);
   } while (true);
   EXPECT_EQ(seen, 5u);
+}
+
+class SlowDeregistrationTest : public BrokerTest {
+ protected:
+  SlowDeregistrationTest() : BrokerTest("devices=fake0,fake1;fake0.dereg_delay_ms=200") {}
+};
+
+// Else a client whose connection broke repeats the call, is told that the lease has ended, and
+// gives pages to something else which a peer still reaches.
+TEST_F(SlowDeregistrationTest, ALeaseThatIsBeingEndedHasNotEnded) {
+  const auto session = Attach();
+  Pass(session, 1);
+  const auto made = Register(session, Spec({Range(0, 4096)}));
+  ASSERT_TRUE(made.ok()) << made.status();
+  const uint64_t lease = (**made)[0].id;
+  std::thread first([&] { EXPECT_TRUE(Deregister(session, {lease}).ok()); });
+  while (!broker_->Leases(session, 0, 1).leases.empty()) std::this_thread::yield();
+  for (;;) {
+    const bool reached = verbs_.live().mrs > 0;
+    const auto reason = ReasonOf(Deregister(session, {lease}));
+    const auto renewed = ReasonOf(broker_->Renew(*session, {lease}).status());
+    if (reason == v1::LEASE_UNKNOWN) {
+      EXPECT_FALSE(verbs_.live().mrs > 0);
+      break;
+    }
+    ASSERT_EQ(reason, v1::BUSY);
+    ASSERT_TRUE(renewed == v1::BUSY || renewed == v1::LEASE_UNKNOWN);
+    if (reached) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  first.join();
+}
+
+TEST_F(SlowDeregistrationTest, WhatIsLeftOfALeaseShowsTheKeysThatAreLeft) {
+  const auto session = Attach();
+  Pass(session, 1);
+  auto spec = Spec({Range(0, 4096)});
+  spec.devices = {"fake0", "fake1"};
+  const auto made = Register(session, spec);
+  ASSERT_TRUE(made.ok()) << made.status();
+  verbs_.Fail("fake1", "dereg", "EBUSY@1");
+  EXPECT_FALSE(Deregister(session, {(**made)[0].id}).ok());
+  const auto left = broker_->Leases(session, 0, 1).leases;
+  ASSERT_EQ(left.size(), 1u);
+  ASSERT_EQ(left[0].second.keys.size(), 1u);
+  EXPECT_EQ(left[0].second.keys[0].device->name, "fake1");
 }
 
 }  // namespace

@@ -69,12 +69,12 @@ TEST(Registrar, RefusesAtOnceBeyondTheBoundOfASession) {
   EXPECT_TRUE(ended) << "a cleanup is never refused";
 }
 
-TEST(Registrar, TheSessionsOfAUidLeaveAThreadToOthers) {
+TEST(Registrar, TheSessionsOfAUidLeaveAThreadToOthersAndOneToTheirEnds) {
   Limits limits;
-  limits.queued_of_uid = 3;
+  limits.queued_of_uid = 4;
   std::promise<void> release;
   const auto released = release.get_future().share();
-  std::latch started(3);
+  std::latch started(2), ends_started(1);
   std::promise<void> other_ran;
   Registrar registrar(limits, 4);
   uint64_t session = 0;
@@ -82,15 +82,22 @@ TEST(Registrar, TheSessionsOfAUidLeaveAThreadToOthers) {
     started.count_down();
     released.wait();
   };
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, hold).ok());
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, hold).ok());
   started.wait();
+  ASSERT_TRUE(registrar.Submit({++session, 7}, 0, [] {}).ok());
+  EXPECT_EQ(registrar.queued(), 1u);
+  registrar.SubmitCleanup({1, 7, /*ends=*/true}, [&] {
+    ends_started.count_down();
+    released.wait();
+  });
+  ends_started.wait();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, [] {}).ok());
   const auto refusal = registrar.Submit({++session, 7}, 0, [] {});
   EXPECT_EQ(ReasonOf(refusal), v1::BUSY);
   EXPECT_EQ(DetailOf(refusal)->limit_name(), "queued registrations of the uid");
   ASSERT_TRUE(registrar.Submit({++session, 8}, 0, [&] { other_ran.set_value(); }).ok());
   other_ran.get_future().wait();
-  EXPECT_EQ(registrar.queued(), 3u);
+  EXPECT_EQ(registrar.queued(), 4u);
   release.set_value();
 }
 

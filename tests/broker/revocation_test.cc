@@ -13,7 +13,7 @@ using std::chrono::seconds;
 
 class OperatorTest : public BrokerTest {
  protected:
-  OperatorTest() {
+  explicit OperatorTest(const std::string& verbs = "devices=fake0,fake1") : BrokerTest(verbs) {
     auto admin = broker_->Attach({.pid = 1, .uid = 0, .admin = true, .comm = "", .death = ""},
                                  "admin", std::make_shared<FakeLink>());
     EXPECT_TRUE(admin.ok()) << admin.status();
@@ -144,6 +144,28 @@ TEST_F(OperatorTest, UnclaimedAreBuffersThatNoRegistrationHasNamed) {
   RegisterOne(session_);
   EXPECT_EQ(session_->View().unclaimed, 1u);
   EXPECT_EQ(session_->View().buffers, 2u);
+}
+
+class BusyOperatorTest : public OperatorTest {
+ protected:
+  BusyOperatorTest() : OperatorTest("devices=fake0,fake1;fake1.reg_delay_ms=1000") {}
+};
+
+// Nor is a lapse, nor the end of a session.
+TEST_F(BusyOperatorTest, ARevocationDoesNotWaitForWhatItsHolderIsDoing) {
+  const uint64_t lease = RegisterOne(session_);
+  std::vector<std::future<RegisterResult>> pins;
+  for (int i = 0; i < 8; ++i) {
+    pins.push_back(StartRegister(session_, Spec({Range(0, 1 << 20)}, "fake1")));
+    const SessionRef other = Attach();
+    Pass(other, 1);
+    pins.push_back(StartRegister(other, Spec({Range(0, 1 << 20)}, "fake1")));
+  }
+  const auto began = std::chrono::steady_clock::now();
+  EXPECT_TRUE(Revoke({lease}).ok());
+  const auto took = std::chrono::steady_clock::now() - began;
+  EXPECT_LT(took, milliseconds(500));
+  for (auto& pin : pins) EXPECT_TRUE(pin.get().ok());
 }
 
 }  // namespace

@@ -113,6 +113,7 @@ absl::Status MakeError(v1::Reason reason, std::string what, ErrorFacts facts) {
   detail.set_limit(facts.limit);
   detail.set_used(facts.used);
   what = Shown(std::move(what));
+  facts.advice = Shown(std::move(facts.advice));
   if (!facts.advice.empty()) {
     what += ". ";
     what += facts.advice;
