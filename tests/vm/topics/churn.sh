@@ -3,10 +3,10 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# "rss maps fds" of the daemon.
+# "rss maps fds" of the daemon: memory of its own, without the pages of mapped buffers.
 footprint() {
   local fds=(/proc/"$daemon"/fd/*)
-  echo "$(awk '$1 == "VmRSS:" { print $2 }' "/proc/$daemon/status")" \
+  echo "$(awk '$1 == "RssAnon:" { print $2 }' "/proc/$daemon/status")" \
     "$(wc -l <"/proc/$daemon/maps")" "${#fds[@]}"
 }
 
