@@ -203,16 +203,23 @@ Amounts Broker::Stuck() {
 LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most) {
   const std::vector<SessionRef> sessions = session ? std::vector<SessionRef>{session} : All();
   LeasePage page;
+  const auto by_id = [](const auto& a, const auto& b) { return a.second.id < b.second.id; };
+  // A heap of the least ids so far, the greatest on top: one more than the page, which then is not
+  // the last.
+  auto& heap = page.leases;
   for (const SessionRef& each : sessions) {
     MutexLock lock(each->mutex);
-    size_t taken = 0;
-    for (auto it = each->leases.upper_bound(after); it != each->leases.end() && taken <= most;
-         ++it, ++taken) {
-      page.leases.emplace_back(each->id, each->ViewOf(*it->second));
+    for (auto it = each->leases.upper_bound(after); it != each->leases.end(); ++it) {
+      const bool full = heap.size() > most;
+      if (full && it->first > heap.front().second.id) break;
+      heap.emplace_back(each->id, each->ViewOf(*it->second));
+      std::push_heap(heap.begin(), heap.end(), by_id);
+      if (!full) continue;
+      std::pop_heap(heap.begin(), heap.end(), by_id);
+      heap.pop_back();
     }
   }
-  std::sort(page.leases.begin(), page.leases.end(),
-            [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
+  std::sort_heap(heap.begin(), heap.end(), by_id);
   if (page.leases.size() > most) {
     page.leases.erase(page.leases.begin() + most, page.leases.end());
     page.next = page.leases.back().second.id;

@@ -471,7 +471,17 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
 }
 
 void Registration::LetGo() {
+  // One that was released meanwhile ends with its last range here, which may take long.
+  std::vector<std::shared_ptr<memory::Buffer>> last;
+  for (auto& buffer : buffers_) {
+    if (buffer.use_count() == 1) last.push_back(std::move(buffer));
+    buffer = nullptr;
+  }
   buffers_.clear();
+  if (!last.empty()) {
+    broker_.registrar().SubmitCleanup(session_.owner(),
+                                      [self = shared_from_this(), last = std::move(last)] {});
+  }
   domains_.clear();
   named_ = nullptr;
 }

@@ -1,4 +1,8 @@
 // mrd.v1.Admin: what is there, and whose. What it changes: admin_actions.h.
+#include <functional>
+#include <memory>
+#include <utility>
+
 #include "daemon/service/admin_actions.h"
 #include "daemon/service/convert.h"
 #include "daemon/service/service.h"
@@ -20,10 +24,14 @@ class AdminService : public Service {
     const auto take = [&](auto request, auto handle) {
       Take(queue, generated_, request, Admission::kAdmin, handle);
     };
-    take(&Generated::RequestListSessions, [this](auto* call) { ListSessions(call); });
-    take(&Generated::RequestListAllLeases, [this](auto* call) { ListAllLeases(call); });
-    take(&Generated::RequestListAllEndpoints, [this](auto* call) { ListAllEndpoints(call); });
-    take(&Generated::RequestListAllDomains, [this](auto* call) { ListAllDomains(call); });
+    take(&Generated::RequestListSessions,
+         [this](auto* call) { Elsewhere(call, [=, this] { ListSessions(call); }); });
+    take(&Generated::RequestListAllLeases,
+         [this](auto* call) { Elsewhere(call, [=, this] { ListAllLeases(call); }); });
+    take(&Generated::RequestListAllEndpoints,
+         [this](auto* call) { Elsewhere(call, [=, this] { ListAllEndpoints(call); }); });
+    take(&Generated::RequestListAllDomains,
+         [this](auto* call) { Elsewhere(call, [=, this] { ListAllDomains(call); }); });
     take(&Generated::RequestGetMetrics, [this](auto* call) { GetMetrics(call); });
     take(&Generated::RequestRevokeLeases, [this](auto* call) { RevokeLeases(broker(), call); });
     take(&Generated::RequestRevokeSession, [this](auto* call) { RevokeSession(broker(), call); });
@@ -34,6 +42,16 @@ class AdminService : public Service {
   }
 
  private:
+  // Answers what looks into every session: not on a thread that takes calls.
+  template <typename AnyCall>
+  void Elsewhere(AnyCall* call, std::function<void()> answer) {
+    auto work = broker::Work::Begin(broker(), call->session());
+    if (!work.ok()) return call->Finish(work.status());
+    broker().registrar().SubmitCleanup(
+        call->session()->owner(),
+        [work = *std::move(work), answer = std::move(answer)] { answer(); });
+  }
+
   void ListSessions(Call<v1::ListSessionsRequest, v1::ListSessionsResponse>* call) {
     const size_t most = PageSize(call->request().page_size());
     const auto views = broker().Sessions(call->request().after_session_id(), most + 1);

@@ -112,7 +112,7 @@ class Call : public Answer {
   void Hold() override { refs_.fetch_add(1); }
   void Cancel() override {
     // The connection as a whole: what gRPC has begun to send it keeps for as long as that stands.
-    EndPeer(context_.peer(), "answers that it does not read");
+    EndPeer(context_.peer(), started_, "answers that it does not read");
     context_.TryCancel();
     Unref();
   }

@@ -29,6 +29,7 @@ struct Guarded {
       : client(std::move(client)), guard(limits, std::move(user)) {}
 
   const Client client;
+  const std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   FrameGuard guard;
   std::atomic<bool> ended{false};                             // For what its client did.
   std::optional<std::chrono::steady_clock::time_point> over;  // Guarded by the table's lock.
@@ -186,11 +187,13 @@ void SetOver(int connection) { Connections().SetOver(connection); }
 
 void ForgetOver() { Connections().ForgetOver(); }
 
-void EndPeer(const std::string& peer, const char* what) {
+void EndPeer(const std::string& peer, std::chrono::steady_clock::time_point call,
+             const char* what) {
   absl::string_view number = peer;
   int fd;
   if (!absl::ConsumePrefix(&number, "fd:") || !absl::SimpleAtoi(number, &fd)) return;
-  if (const auto guarded = Connections().Find(fd)) End(fd, *guarded, what);
+  const auto guarded = Connections().Find(fd);
+  if (guarded && guarded->since < call) End(fd, *guarded, what);
 }
 
 bool GuardsWork() {

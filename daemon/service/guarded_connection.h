@@ -7,6 +7,7 @@
 #ifndef MRD_DAEMON_SERVICE_GUARDED_CONNECTION_H_
 #define MRD_DAEMON_SERVICE_GUARDED_CONNECTION_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -38,8 +39,9 @@ void SetOver(int connection);
 // Forgets connections that have been over for a while. Called now and then.
 void ForgetOver();
 
-// Ends a guarded connection, by what grpc::ServerContext::peer() calls it ("fd:17").
-void EndPeer(const std::string& peer, const char* what);
+// Ends a guarded connection, by what grpc::ServerContext::peer() calls it ("fd:17"), over which a
+// call has come at that time. A younger one is another's, which has got the number since.
+void EndPeer(const std::string& peer, std::chrono::steady_clock::time_point call, const char* what);
 
 // Whether other libraries of this program get its recvmsg and sendmsg.
 bool GuardsWork();
