@@ -71,8 +71,10 @@ void AddRegister(CLI::App& app, CommandLine& line) {
                    "In this named domain, made if there is none\n"
                    "(mode 0600). Default: a private one")
       ->type_name("NAME");
-  command->add_option("--for", line.for_text, "Hold for so long, then deregister and end")
-      ->type_name("SECONDS")
+  command
+      ->add_option("--for", line.for_text,
+                   "Hold for so long (10, 5m, 2h), then deregister\nand end")
+      ->type_name("DURATION")
       ->check(Parsed(ParseSeconds, &line.reg.seconds));
   command->callback([&line] { line.run = [&line] { return RunRegister(line.global, line.reg); }; });
 }

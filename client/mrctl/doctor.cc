@@ -6,6 +6,8 @@
 #include <ctime>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "client/mrctl/admin.h"
 #include "mrd/v1/status.h"
 #include "mrd/v1/version.h"
@@ -35,6 +37,25 @@ const char* WordOf(Finding::State state) {
     default:
       return "PROBLEM ";
   }
+}
+
+constexpr size_t kColumns = 80;
+
+// In lines of at most 80 columns, broken at spaces; all but the first begin below its text, which
+// begins at `indent`. A word that is too long for a line stands alone.
+std::string Wrapped(const std::string& text, size_t indent) {
+  std::string wrapped;
+  size_t column = indent;
+  for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    if (!wrapped.empty()) {
+      const bool fits = column + 1 + word.size() <= kColumns;
+      wrapped += fits ? " " : "\n" + std::string(indent, ' ');
+      column = fits ? column + 1 : indent;
+    }
+    absl::StrAppend(&wrapped, word);
+    column += word.size();
+  }
+  return wrapped + "\n";
 }
 
 void Add(Findings more, Findings* all) {
@@ -127,10 +148,10 @@ std::string DoctorText(const Findings& findings) {
     problems += each.state() == Finding::PROBLEM;
     warnings += each.state() == Finding::WARNING;
     text += WordOf(each.state()) + each.check() + std::string(widest - each.check().size(), ' ') +
-            "  " + each.text() + "\n";
+            "  " + Wrapped(each.text(), 10 + widest);
     // Below its text, so that it is seen whose it is.
-    if (!each.remedy().empty())
-      text += std::string(8 + widest, ' ') + "  -> " + each.remedy() + "\n";
+    if (each.remedy().empty()) continue;
+    text += std::string(10 + widest, ' ') + "-> " + Wrapped(each.remedy(), 13 + widest);
   }
   const auto count = [](size_t number, const std::string& what) {
     return std::to_string(number) + " " + what + (number == 1 ? "" : "s");

@@ -220,9 +220,8 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   std::optional<mrd::Listener> listener;
   if (command.listen) {
     // A region's keys serve connections in its own domain only.
-    auto listening = client->Listen({.address = command.listen->host,
-                                     .port = command.listen->port,
-                                     .domain = command.domain});
+    auto listening = client->Listen(
+        {.address = command.listen->host, .port = command.listen->port, .domain = command.domain});
     if (!listening.ok()) return Fail(options, listening.status());
     listener = std::move(*listening);
     auto announcement = Announcement(held->regions, listener->info());

@@ -88,7 +88,10 @@ absl::StatusOr<double> ParseSeconds(std::string_view text) {
   if (absl::SimpleAtod({text.data(), text.size()}, &value) && value >= 0 && value <= 1e9) {
     return value;
   }
-  return Invalid(text, "seconds, from 0 to 1000000000, such as 10 or 0.5");
+  if (const auto duration = ParseDuration(text); duration.ok()) {
+    return std::chrono::duration<double>(*duration).count();
+  }
+  return Invalid(text, "seconds, from 0 to 1000000000, such as 10 or 0.5, or a time such as 5m");
 }
 
 std::string FormatSize(uint64_t bytes) {

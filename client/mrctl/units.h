@@ -20,7 +20,7 @@ absl::StatusOr<uint64_t> ParseSize(std::string_view text);
 // "7": a whole number within these bounds.
 absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t least, uint64_t most);
 
-// "10", "0.5": at most 1e9.
+// "10", "0.5": at most 1e9; or as ParseDuration has it.
 absl::StatusOr<double> ParseSeconds(std::string_view text);
 
 // The shortest exact form: "4 KiB", "64 MiB"; else with one decimal, "1.5 GiB"; below 1 KiB "12 B".

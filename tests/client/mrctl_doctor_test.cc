@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_split.h"
 #include "client/mrctl/doctor.h"
 
 namespace mrctl {
@@ -143,6 +144,17 @@ TEST(DoctorText, ShowsEachRemedyBelowItsFinding) {
             "               -> Raise it.\n"
             "\n"
             "0 problems, 1 warning\n");
+}
+
+TEST(DoctorText, IsRightInEightyColumns) {
+  std::string words;
+  for (int i = 0; i < 40; ++i) words += "word ";
+  const std::string text = DoctorText({Problem("check", words, words + std::string(90, 'x'))});
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    EXPECT_TRUE(line.size() <= 80 || line.find(' ', 18) == line.npos) << line;
+  }
+  EXPECT_NE(text.find("\n               word"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n                  word"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ TEST(ParseNumber, KeepsToItsBounds) {
 TEST(ParseSeconds, TakesPartsOfThem) {
   EXPECT_EQ(*ParseSeconds("0"), 0);
   EXPECT_EQ(*ParseSeconds("0.5"), 0.5);
-  for (const char* text : {"", "-1", "abc", "1s", "nan", "inf", "1e10"}) {
+  EXPECT_EQ(*ParseSeconds("5m"), 300);
+  for (const char* text : {"", "-1", "abc", "1 s", "nan", "inf", "1e10"}) {
     EXPECT_FALSE(ParseSeconds(text).ok()) << text;
   }
 }
