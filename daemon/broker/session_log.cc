@@ -58,8 +58,10 @@ void SessionLog::Write(spdlog::level::level_enum level, uint64_t session_id, con
 
 void SessionLog::Sweep(Clock::time_point now) {
   std::vector<std::pair<std::string, log::Fields>> lines;
+  const auto due = [now](const Share& share) {
+    return share.left_out != 0 && now - share.told >= kPer;
+  };
   const auto tell = [&](Share& share, log::Fields who, const char* of) {
-    if (share.left_out == 0 || now - share.told < kPer) return;
     who.Add("left_out", std::to_string(share.left_out));
     lines.emplace_back(absl::StrCat(share.left_out, " lines of this ", of, " were left out"),
                        std::move(who));
@@ -70,11 +72,13 @@ void SessionLog::Sweep(Clock::time_point now) {
     MutexLock lock(mutex_);
     for (auto& [id, entry] : sessions_) {
       entry.share.Fill(kOfSession, now);
-      tell(entry.share, log::Fields().Session(id).Uid(entry.uid), "session");
+      if (due(entry.share)) {
+        tell(entry.share, log::Fields().Session(id).Uid(entry.uid), "session");
+      }
     }
     for (auto& [uid, share] : uids_) {
       share.Fill(kOfUid, now);
-      tell(share, log::Fields().Uid(uid), "user");
+      if (due(share)) tell(share, log::Fields().Uid(uid), "user");
     }
     std::erase_if(sessions_, [](const auto& each) { return each.second.share.quiet(kOfSession); });
     std::erase_if(uids_, [](const auto& each) { return each.second.quiet(kOfUid); });
