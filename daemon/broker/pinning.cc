@@ -32,7 +32,7 @@ absl::Status Pinning::Run(Job job, const std::function<void()>& ask_for_help) {
   }
   {
     MutexLock lock(mutex_);
-    job_ = std::make_unique<const Job>(std::move(job));
+    job_.emplace(std::move(job));
     running_ = 1;
   }
   if (bytes >= kWorthAThread) {
@@ -43,7 +43,7 @@ absl::Status Pinning::Run(Job job, const std::function<void()>& ask_for_help) {
   over_ = true;  // Who comes now does not begin.
   --running_;
   while (running_ > 0) changed_.Wait(mutex_);
-  job_ = nullptr;
+  job_.reset();
   return first_error_;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/container/inlined_vector.h"
@@ -76,7 +77,7 @@ class Pinning {
   void Mapped(memory::Buffer& buffer);
   void Count(std::atomic<uint64_t>& counter, uint64_t more);
 
-  std::unique_ptr<const Job> job_;
+  std::optional<const Job> job_;
   std::atomic<size_t> next_device_{0};
   std::atomic<bool> failed_{false};
   Progress total_;

@@ -91,7 +91,7 @@ class Call : public Answer {
     if (!status.ok() || CallsAreLogged()) {
       TellFinished(method_->environment->broker, session_.get(), method_->request, status, took);
     }
-    if (observe) observe(method_->request, std::chrono::steady_clock::now() - started_);
+    if (observe) observe(method_->request, took);
     state_ = kAnswered;
     // Freed when this returns, not when the answer has gone out: gRPC has a copy of its own.
     const Request request = std::move(request_);
