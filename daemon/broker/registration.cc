@@ -124,7 +124,10 @@ bool Registration::Repeats() {
     }
     if (record->fingerprint == spec_.fingerprint) {
       if (!record->answered) {
-        record->waiters.push_front(std::move(done_));
+        record->waiters.push_front(
+            {std::move(done_), spec_.wanted, [self = shared_from_this()](RegisterDone done) {
+               Start(self->broker_, self->work_.session(), self->spec_, std::move(done));
+             }});
         return true;
       }
       answer = session_.AnswerOf(*record);
@@ -251,11 +254,18 @@ bool Registration::Small() const {
 }
 
 absl::Status Registration::GoOn() {
-  const bool wanted = !spec_.wanted || spec_.wanted();
   MutexLock lock(session_.mutex);
+  return GoOnLocked();
+}
+
+absl::Status Registration::GoOnLocked() const {
   if (session_.ending) return SessionUnknown();
+  if (!spec_.wanted || spec_.wanted()) return absl::OkStatus();
   // A repeat of this call, of a client whose connection broke, may wait for the same answer.
-  if (wanted || (record_ && !record_->waiters.empty())) return absl::OkStatus();
+  if (record_ && std::any_of(record_->waiters.begin(), record_->waiters.end(),
+                             [](const Waiter& each) { return !each.wanted || each.wanted(); })) {
+    return absl::OkStatus();
+  }
   return absl::CancelledError("the call was cancelled; nothing is registered");
 }
 
@@ -408,7 +418,9 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   std::vector<BufferSlot> released;
   {
     MutexLock lock(session_.mutex);
-    if (session_.ending) return SessionUnknown();
+    // The last pin may have taken long: what nobody has the answer of would stay, and be renewed
+    // with all the others, until the session's end.
+    if (auto go_on = GoOnLocked(); !go_on.ok()) return go_on;
     for (const SessionDomain& used : domains_) {
       // Its end has looked at this session already; else it finds the leases.
       if (broker_.device_watch().IsGone(*used.device)) return DeviceRemoved(used.device->name);
@@ -430,7 +442,7 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
   }
   LetGo();
   auto tell = [waiters = std::move(waiters), done = std::move(done_), answer]() mutable {
-    for (RegisterDone& waiter : waiters) waiter(answer);
+    for (Waiter& waiter : waiters) waiter.done(answer);
     done(std::move(answer));
   };
   if (released.empty()) {
@@ -486,7 +498,16 @@ void Registration::Finish(RegisterResult result) {
     record_ = nullptr;
   }
   LetGo();
-  for (RegisterDone& waiter : waiters) waiter(result);
+  const bool cancelled = absl::IsCancelled(result.status());
+  for (Waiter& waiter : waiters) {
+    // It came when that had been decided: it has not cancelled anything.
+    const bool wanted = cancelled && (!waiter.wanted || waiter.wanted());
+    if (wanted) {
+      waiter.again(std::move(waiter.done));
+    } else {
+      waiter.done(result);
+    }
+  }
   done_(std::move(result));
 }
 

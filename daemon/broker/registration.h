@@ -46,6 +46,7 @@ class Registration : public std::enable_shared_from_this<Registration> {
 
   // An error where nobody waits for the answer any more.
   absl::Status GoOn();
+  absl::Status GoOnLocked() const MRD_REQUIRES(session_.mutex);
   void Report(Progress progress);
   void Run();
   absl::Status Make();

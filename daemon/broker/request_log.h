@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <forward_list>
+#include <functional>
 #include <list>
 #include <memory>
 #include <string>
@@ -21,7 +22,14 @@ namespace mrd::broker {
 
 using RegisterResult = absl::StatusOr<std::shared_ptr<const LeaseViews>>;
 using RegisterDone = absl::AnyInvocable<void(RegisterResult)>;
-using Waiters = std::forward_list<RegisterDone>;
+
+// A repeat that came while the first call ran.
+struct Waiter {
+  RegisterDone done;
+  std::function<bool()> wanted;                  // Whether it still waits; empty: always.
+  absl::AnyInvocable<void(RegisterDone)> again;  // Runs it as a call of its own.
+};
+using Waiters = std::forward_list<Waiter>;
 
 // Small: most regions have one of their own. Its log owns it: until it is refused or, once it is
 // forgotten, until the last of its leases has ended.

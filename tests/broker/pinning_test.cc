@@ -121,6 +121,58 @@ TEST_F(SlowPinningTest, ACancelledCallGoesOnWhereARepeatWaitsForIt) {
   EXPECT_EQ(verbs_.live().mrs, 200);
 }
 
+TEST_F(SlowPinningTest, ACallThatIsCancelledDuringItsLastPinIsRolledBack) {
+  // Until the device has begun with its one range: no other piece of work comes after that.
+  std::atomic<int> asked = 0;
+  RegisterSpec spec = Spec({Range(0, 1 << 20)});
+  spec.wanted = [&] { return asked++ == 0; };
+  EXPECT_EQ(Register(session_, spec).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_GE(asked, 2);
+  EXPECT_EQ(verbs_.live().mrs, 0);
+  EXPECT_EQ(broker_->books().Used(kUid).regions, 0u);
+}
+
+TEST_F(SlowPinningTest, ACancelledRepeatKeepsACancelledCallFromNothing) {
+  std::atomic<bool> wanted = true;
+  std::atomic<bool> wanted_again = true;
+  RegisterSpec spec = OnBoth(640, 1 << 20);  // Twenty seconds.
+  spec.request_id = "again";
+  spec.wanted = [&] { return wanted.load(); };
+  auto first = StartRegister(session_, spec);
+  while (verbs_.live().mrs < 2) std::this_thread::sleep_for(milliseconds(1));
+  RegisterSpec repeat = spec;
+  repeat.wanted = [&] { return wanted_again.load(); };
+  auto second = StartRegister(session_, repeat);
+  wanted = false;
+  const int before = verbs_.live().mrs;
+  while (verbs_.live().mrs < before + 2) std::this_thread::sleep_for(milliseconds(1));
+  wanted_again = false;
+  ASSERT_EQ(first.wait_for(std::chrono::seconds(15)), std::future_status::ready);
+  EXPECT_EQ(first.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(second.get().status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(verbs_.live().mrs, 0);
+}
+
+class SlowToEndTest : public PinningTest {
+ protected:
+  SlowToEndTest() : PinningTest(";fake0.dereg_delay_ms=200") {}
+};
+
+TEST_F(SlowToEndTest, ARepeatThatComesWhileACancelledCallIsRolledBackRunsByItself) {
+  std::atomic<int> asked = 0;
+  RegisterSpec spec = Spec({Range(0, 1 << 20)});
+  spec.request_id = "again";
+  RegisterSpec repeat = spec;
+  spec.wanted = [&] { return asked++ == 0; };
+  auto first = StartRegister(session_, spec);
+  while (asked < 2) std::this_thread::sleep_for(milliseconds(1));
+  const auto second = Register(session_, repeat);
+  EXPECT_EQ(first.get().status().code(), absl::StatusCode::kCancelled);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(verbs_.live().mrs, 1);
+  EXPECT_EQ(broker_->books().Used(kUid).regions, 1u);
+}
+
 TEST_F(SlowPinningTest, LongOnesReportHowFarTheyAre) {
   RegisterSpec spec = OnBoth(20, kLarge);  // 2.5 GiB over both.
   spec.request_id = "long";

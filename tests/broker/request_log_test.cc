@@ -76,7 +76,7 @@ TEST(RequestLog, KeepsOfAnAnswerWhatItsSessionNoLongerHas) {
 TEST(RequestLog, ForgetsARefusedRequestAndNamesThoseThatWaited) {
   RequestLog log;
   RequestRecord& record = *log.Begin("a", 1);
-  record.waiters.push_front([](RegisterResult) {});
+  record.waiters.push_front({[](RegisterResult) {}, {}, {}});
   EXPECT_FALSE(log.Refuse(record).empty());
   EXPECT_EQ(log.Find("a"), nullptr);
 }
