@@ -65,9 +65,9 @@ void Pinning::PinOnDevices() {
     if (device >= job_->domains.size() || failed_) return;
     const absl::Status pinned = PinOn(device);
     if (pinned.ok()) continue;
-    failed_ = true;
     MutexLock lock(mutex_);
     if (first_error_.ok()) first_error_ = pinned;
+    failed_ = true;  // Last: another device's thread that stops by it has an error that says less.
   }
 }
 
