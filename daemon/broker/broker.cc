@@ -78,6 +78,10 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   }
   by_token_[session->token] = session;
   by_id_[session->id] = session;
+  if (admin) admins_.insert(session->identity.pid);
+  User& user = users_[session->user];
+  ++user.sessions;
+  session->calls_of_user = user.calls;
   observer_.SessionAttached();
   return session;
 }
@@ -117,6 +121,11 @@ policy::Subject SubjectOf(const Identity& identity) {
   return subject;
 }
 
+bool Broker::HasAdmin(pid_t pid) {
+  MutexLock lock(mutex_);
+  return pid != 0 && admins_.contains(pid);
+}
+
 size_t Broker::session_count() {
   MutexLock lock(mutex_);
   return by_id_.size();
@@ -138,6 +147,9 @@ void Broker::Gone(const SessionRef& session) {
   {
     MutexLock lock(mutex_);
     by_id_.erase(session->id);
+    if (session->identity.admin) admins_.erase(admins_.find(session->identity.pid));
+    const auto user = users_.find(session->user);
+    if (--user->second.sessions == 0) users_.erase(user);
     if (by_id_.empty()) std::swap(drained, drained_);
   }
   if (drained) drained();

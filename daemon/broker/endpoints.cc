@@ -47,7 +47,7 @@ class Endpoints::Attempt {
 
  private:
   void EndConnect() {
-    if (connects_.exchange(false)) endpoints_.EndConnect(session()->identity.uid);
+    if (connects_.exchange(false)) endpoints_.EndConnect(session()->user);
   }
 
   Endpoints& endpoints_;
@@ -253,11 +253,11 @@ void Endpoints::Connect(const SessionRef& session, const std::string& address, u
   if (auto taken = broker_.TakesMore("no new connections"); !taken.ok()) return done(taken);
   auto named = broker_.JoinedDomain(*session, wish.domain);
   if (!named.ok()) return done(named.status());
-  const uint32_t uid = session->identity.uid;
-  if (auto begun = BeginConnect(uid); !begun.ok()) return done(begun);
+  const uint32_t user = session->user;
+  if (auto begun = BeginConnect(user); !begun.ok()) return done(begun);
   auto work = Book(session);
   if (!work.ok()) {
-    EndConnect(uid);
+    EndConnect(user);
     return done(work.status());
   }
   auto endpoint = std::make_shared<Endpoint>();

@@ -99,6 +99,7 @@ class Session {
         token(std::move(token)),
         identity(std::move(identity)),
         holder(std::move(holder)),
+        user(this->holder->user()),
         name(std::move(name)),
         link(std::move(link)),
         attached(std::chrono::system_clock::now()) {}
@@ -112,7 +113,7 @@ class Session {
   void PutLease(std::unique_ptr<Lease> lease) MRD_REQUIRES(mutex);
   // ... until here. Null: none of this id.
   std::unique_ptr<Lease> TakeLease(uint64_t lease_id) MRD_REQUIRES(mutex);
-  Owner owner() const { return {id, identity.uid}; }
+  Owner owner() const { return {id, user}; }
   // What it may have and do, by the policy in force.
   policy::TermsRef terms() const { return holder->terms(); }
 
@@ -120,10 +121,12 @@ class Session {
   const std::string token;
   const Identity identity;
   const HolderRef holder;  // Of all that is booked for it.
+  const uint32_t user;     // See policy::Match; as it was when it attached.
   const std::string name;
   const std::shared_ptr<Link> link;
   const std::chrono::system_clock::time_point attached;
-  std::atomic<size_t> calls{0};  // In flight.
+  std::atomic<size_t> calls{0};                             // In flight.
+  std::shared_ptr<std::atomic<size_t>> calls_of_user = {};  // Of all sessions of the user.
   // Since it attached: counted by whoever does it, shown in its view.
   std::atomic<uint64_t> calls_made{0};
   std::atomic<uint64_t> renewals{0};  // Renew calls that renewed something.

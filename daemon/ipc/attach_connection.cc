@@ -51,7 +51,8 @@ void ToProto(const broker::Progress& progress, v1::AttachEvent::Progress* messag
 
 AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
                                    SparseWarnings& warnings, LostEvents& lost_events,
-                                   UniqueFd socket, Peer peer, std::function<void()> attached,
+                                   UniqueFd socket, Peer peer, uint32_t user,
+                                   std::function<void()> attached,
                                    std::function<void(AttachConnection*)> closed)
     : loop_(loop),
       broker_(broker),
@@ -63,9 +64,10 @@ AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, Attac
       attached_(std::move(attached)),
       closed_(std::move(closed)),
       uid_(peer.uid),
+      user_(user),
       peer_(std::move(peer)) {}
 
-AttachConnection::~AttachConnection() { EndConnection(std::move(socket_), uid_, disposer_); }
+AttachConnection::~AttachConnection() { EndConnection(std::move(socket_), user_, disposer_); }
 
 bool AttachConnection::Start() {
   // As soon as possible: credentials come only with packets sent after it is set.
@@ -127,7 +129,7 @@ bool AttachConnection::ReceiveLocked(int most) {
   for (int i = 0; i < most; ++i) {
     // Each of its connections could bring hundreds of descriptors more, until there is none left in
     // this process; then the kernel drops what comes, in this thread.
-    if (disposer_.Stuck(uid_)) {
+    if (disposer_.Stuck(user_)) {
       Warn("has too many descriptors that wait for a close that hangs");
       return false;
     }
@@ -155,7 +157,7 @@ void AttachConnection::Warn(const std::string& what) {
   log::Fields fields;
   if (session_) fields.Session(session_->id);
   fields.Uid(uid_).Pid(peer_.pid);
-  warnings_.Warn(uid_,
+  warnings_.Warn(user_,
                  absl::StrCat("attach: pid ", peer_.pid, " of uid ", uid_, " ", what,
                               session_ ? "; session " : "; it is hung up on",
                               session_ ? absl::StrCat(session_->id, " ends") : ""),
@@ -164,7 +166,7 @@ void AttachConnection::Warn(const std::string& what) {
 
 void AttachConnection::Dispose(Packet& packet) {
   for (UniqueFd& fd : packet.fds) {
-    if (fd) disposer_.Close(uid_, std::move(fd));
+    if (fd) disposer_.Close(user_, std::move(fd));
   }
   packet.fds.clear();
 }
@@ -301,7 +303,7 @@ void AttachConnection::ReadLater(UniqueFd command_line) {
       attached->command_line = std::move(text);
     }
   };
-  disposer_.Close(uid_, std::move(command_line), read);
+  disposer_.Close(user_, std::move(command_line), read);
 }
 
 bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
@@ -100,6 +101,13 @@ std::string CgroupOf(const Peer& peer) {
 }
 
 UniqueFd OpenCommandLine(pid_t pid) {
+policy::Subject SubjectOf(const Peer& peer, int socket, bool admin) {
+  policy::Subject subject{.uid = peer.uid, .cgroup = CgroupOf(peer), .admin = admin};
+  subject.gids = GroupsOf(socket);
+  subject.gids.push_back(peer.gid);
+  return subject;
+}
+
   if (pid == 0) return UniqueFd();
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/cmdline", pid);

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "daemon/unique_fd.h"
+#include "daemon/broker/policy/policy.h"
 
 namespace mrd::ipc {
 
@@ -49,6 +50,9 @@ std::string CgroupOf(const Peer& peer);
 std::string UnifiedCgroup(std::string_view text);
 
 // Where the arguments of a process can be read, that of this pid and no other, whoever has it
+// Who it is to the policy, as far as it can be known.
+policy::Subject SubjectOf(const Peer& peer, int socket, bool admin);
+
 // later: an open /proc file stands for its process. Empty where it cannot be opened.
 UniqueFd OpenCommandLine(pid_t pid);
 

@@ -191,7 +191,7 @@ class Call : public Answer {
 
   std::optional<uint32_t> uid() const {
     if (session_ == nullptr) return std::nullopt;
-    return session_->identity.uid;
+    return session_->user;
   }
 
   absl::Status Admit() {

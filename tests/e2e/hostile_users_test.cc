@@ -1,0 +1,89 @@
+// What a user does with many processes, groups and cancelled calls: bounded by user, and the
+// operator, whose uid a container may have as well, is never kept out.
+#include <fcntl.h>
+#include <grp.h>
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include "mrd/v1/registration.grpc.pb.h"
+#include "tests/e2e/daemon_test.h"
+#include "tests/e2e/refusal.h"
+
+namespace mrd::e2e {
+namespace {
+
+// Another process of this uid, without gRPC. It does `work` and stays, with what that has opened.
+class Child {
+ public:
+  explicit Child(const std::function<bool()>& work) {
+    int ends[2];
+    Require(pipe2(ends, O_CLOEXEC) == 0, "a pipe");
+    done_ = UniqueFd(ends[0]);
+    const UniqueFd tell(ends[1]);
+    pid_ = fork();
+    Require(pid_ >= 0, "fork");
+    if (pid_ > 0) return;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const char answer = work() ? 'y' : 'n';
+    if (write(tell.get(), &answer, 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  ~Child() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  // What `work` has returned.
+  bool Did() const {
+    char answer = 'n';
+    return read(done_.get(), &answer, 1) == 1 && answer == 'y';
+  }
+
+ private:
+  UniqueFd done_;
+  pid_t pid_;
+};
+
+class HostileUsersTest : public DaemonTest {
+ protected:
+  // Of this process, or a child's.
+  bool Attaches(std::vector<AttachSocket>* sessions) {
+    sessions->emplace_back(dir() + "/attach.sock");
+    sessions->back().SendHello();
+    const auto packet = sessions->back().Receive();
+    return packet && packet->has_welcome();
+  }
+
+  const Memory memory_{kPage};
+};
+
+TEST_F(HostileUsersTest, AContainersUidZeroKeepsNoAdminOut) {
+  ASSERT_EQ(getuid(), 0u) << "an admin's";
+  Start({.policy = "rules { name: \"root\" uid: 0 limits { connections: 20 sessions: 30 } }"});
+  std::vector<AttachSocket> sessions;
+  std::vector<UniqueFd> connections;
+  const Child pod([&] {
+    for (int i = 0; i < 30; ++i) {
+      if (!Attaches(&sessions)) return false;
+    }
+    for (int i = 0; i < 40; ++i) connections.push_back(Connect(dir() + "/mrd.sock", SOCK_STREAM));
+    return true;
+  });
+  ASSERT_TRUE(pod.Did());
+  const AttachSocket one_more(dir() + "/attach.sock");
+  ASSERT_TRUE(one_more.SendHello());
+  EXPECT_EQ(one_more.ReceiveRefusal(), v1::QUOTA_SESSIONS) << "the pod has them all";
+  Process mrctl({.argv = {"client/mrctl/mrctl", "sessions", "--socket-dir=" + dir()}});
+  const std::string shown = mrctl.ReadAll();
+  EXPECT_EQ(mrctl.ExitStatus(), 0);
+  EXPECT_NE(shown.find("SESSION"), std::string::npos) << shown;
+}
+
+}  // namespace
+}  // namespace mrd::e2e
