@@ -253,12 +253,20 @@ bool AttachConnection::HandleAnswer(const v1::AttachAnswer& answer, const Packet
 }
 
 bool AttachConnection::Admit() {
+  auto groups = GroupsOf(socket_.get());
+  if (!groups) {
+    Warn("is refused: it has too many supplementary groups");
+    return Refuse(MakeError(v1::UNSUPPORTED, "a process with so many supplementary groups",
+                            {.limit_name = "supplementary groups of a client",
+                             .limit = kMostGroups,
+                             .advice = absl::StrCat("Attach with at most ", kMostGroups)}));
+  }
   broker::Identity identity;
   identity.pid = peer_.pid;
   identity.uid = peer_.uid;
   identity.gid = peer_.gid;
   identity.admin = options_.admin && peer_.uid != kOverflowUid;
-  identity.groups = GroupsOf(socket_.get());
+  identity.groups = *std::move(groups);
   identity.cgroup = CgroupOf(peer_);
   if (peer_.pid != 0) identity.comm = CommOf(peer_.pid);
   UniqueFd command_line = OpenCommandLine(peer_.pid);

@@ -57,17 +57,18 @@ bool IsPidfd(int fd) {
   return name == "anon_inode:[pidfd]" || absl::StartsWith(name, "pidfd:[");  // pidfs, Linux 6.9
 }
 
-std::vector<gid_t> GroupsOf(int socket) {
+std::optional<std::vector<gid_t>> GroupsOf(int socket) {
   std::vector<gid_t> groups(32);
   // The kernel says how many there are where they do not fit; they do not change any more.
   for (int attempt = 0; attempt < 2; ++attempt) {
     socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
     const int result = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
     if (result < 0 && errno != ERANGE) break;
+    if (bytes / sizeof(gid_t) > kMostGroups) return std::nullopt;
     groups.resize(bytes / sizeof(gid_t));
     if (result == 0) return groups;
   }
-  return {};
+  return std::vector<gid_t>();
 }
 
 std::string UnifiedCgroup(std::string_view text) {
@@ -100,14 +101,14 @@ std::string CgroupOf(const Peer& peer) {
   return count == 0 && !HasEnded(peer.pidfd) ? UnifiedCgroup(text) : "";
 }
 
-UniqueFd OpenCommandLine(pid_t pid) {
 policy::Subject SubjectOf(const Peer& peer, int socket, bool admin) {
   policy::Subject subject{.uid = peer.uid, .cgroup = CgroupOf(peer), .admin = admin};
-  subject.gids = GroupsOf(socket);
+  if (auto groups = GroupsOf(socket)) subject.gids = *std::move(groups);
   subject.gids.push_back(peer.gid);
   return subject;
 }
 
+UniqueFd OpenCommandLine(pid_t pid) {
   if (pid == 0) return UniqueFd();
   char path[64];
   snprintf(path, sizeof path, "/proc/%d/cmdline", pid);

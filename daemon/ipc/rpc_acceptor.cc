@@ -47,6 +47,7 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   if (disposer_.Stuck(user)) {
     return refuse("too many of its descriptors wait for a close that hangs");
   }
+  if (!GroupsOf(connection.get())) return refuse("its process has too many supplementary groups");
   const broker::Amounts one{.connections = 1};
   if (auto booked = books_.Book(*holder, one); !booked.ok()) return refuse(booked.message());
   UniqueFd watched(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));

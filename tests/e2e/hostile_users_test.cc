@@ -85,5 +85,29 @@ TEST_F(HostileUsersTest, AContainersUidZeroKeepsNoAdminOut) {
   EXPECT_NE(shown.find("SESSION"), std::string::npos) << shown;
 }
 
+TEST_F(HostileUsersTest, MoreGroupsThanAreLookedAtAreRefusedByName) {
+  ASSERT_EQ(getuid(), 0u) << "setgroups(2) needs it";
+  Start({.policy = "rules { name: \"some\" gid_range { first: 1 last: 4000 } deny: true }"});
+  const auto with = [&](size_t count, const std::function<bool()>& check) {
+    return Child([&] {
+             std::vector<gid_t> groups(count);
+             std::iota(groups.begin(), groups.end(), 5000);
+             return setgroups(count, groups.data()) == 0 && check();
+           })
+        .Did();
+  };
+  std::vector<AttachSocket> sessions;
+  EXPECT_TRUE(with(1024, [&] { return Attaches(&sessions); }));
+  EXPECT_TRUE(with(65536, [&] {
+    const AttachSocket refused(dir() + "/attach.sock");
+    return refused.SendHello() && refused.ReceiveRefusal() == v1::UNSUPPORTED;
+  }));
+  EXPECT_TRUE(with(65536, [&] {
+    const UniqueFd closed(Connect(dir() + "/mrd.sock", SOCK_STREAM));
+    char byte;
+    return recv(closed.get(), &byte, 1, 0) <= 0;
+  }));
+}
+
 }  // namespace
 }  // namespace mrd::e2e
