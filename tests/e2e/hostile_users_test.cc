@@ -109,5 +109,31 @@ TEST_F(HostileUsersTest, MoreGroupsThanAreLookedAtAreRefusedByName) {
   }));
 }
 
+TEST_F(HostileUsersTest, CancelledCallsCountAsLongAsTheDaemonWorksOnThem) {
+  constexpr int kMost = 40;
+  Start({.fabric = "verbs",
+         .devices = "devices=fake0;fake0.reg_delay_ms=4000",
+         .set = "calls_of_uid=" + std::to_string(kMost)});
+  RawClient hog(dir());
+  RawClient other(dir());  // Of the same user.
+  auto request = RequestFor(hog.Pass(memory_), memory_);
+  request.set_request_id("again");
+  std::thread first([&] { EXPECT_TRUE(hog.Register(request).ok()); });
+  ASSERT_TRUE(WaitUntil(kPatience, [&] { return Look().regions == 1; })) << "it has booked";
+  const auto stub = v1::Registration::NewStub(MakeChannel(dir()));
+  for (int i = 0; i < 2 * kMost; ++i) {
+    grpc::ClientContext context;
+    hog.Prepare(&context, milliseconds(10));
+    v1::RegisterResponse response;
+    EXPECT_FALSE(stub->Register(&context, request, &response).ok());
+  }
+  const auto refused = other.GetStatus();
+  ExpectRefusal(refused, v1::BUSY);
+  ExpectLimit(refused, "calls in flight of the user", kMost, kMost);
+  EXPECT_TRUE(admin().GetStatus().ok()) << "of the same uid";
+  first.join();
+  EXPECT_TRUE(WaitUntil(kPatience, [&] { return other.GetStatus().ok(); }));
+}
+
 }  // namespace
 }  // namespace mrd::e2e
