@@ -49,6 +49,9 @@ struct CallEnvironment {
 enum class Admission {
   kSession,  // Needs a session.
   kAdmin,    // Needs an admin session.
+  // Needs a session, however many calls it has in flight: a renewal is answered at once, and leases
+  // must not lapse by calls that wait.
+  kAlways,
 };
 
 // Owns itself: it ends when its answer has gone out or its connection has gone.
@@ -209,6 +212,7 @@ class Call : public Answer {
     // A call that its client has cancelled is no stream of the connection's any more; what the
     // daemon keeps of it stays until it has been answered.
     const size_t before_of_user = session_->calls_of_user->fetch_add(1);
+    if (method_->admission == Admission::kAlways) return absl::OkStatus();
     // Others that are refused now count in these.
     if (before >= most) return TooManyCalls("session", most);
     if (before_of_user >= most_of_user) return TooManyCalls("user", most_of_user);

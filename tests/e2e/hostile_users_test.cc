@@ -130,9 +130,30 @@ TEST_F(HostileUsersTest, CancelledCallsCountAsLongAsTheDaemonWorksOnThem) {
   const auto refused = other.GetStatus();
   ExpectRefusal(refused, v1::BUSY);
   ExpectLimit(refused, "calls in flight of the user", kMost, kMost);
+  EXPECT_TRUE(other.Renew().ok()) << "leases do not lapse by it";
   EXPECT_TRUE(admin().GetStatus().ok()) << "of the same uid";
   first.join();
   EXPECT_TRUE(WaitUntil(kPatience, [&] { return other.GetStatus().ok(); }));
+}
+
+TEST_F(HostileUsersTest, CallsThatWaitLetNoLeaseLapse) {
+  Start({.set = "calls=2"});
+  RawClient client(dir());
+  auto request = RequestFor(client.Pass(memory_), memory_);
+  request.mutable_ttl()->set_seconds(600);
+  ASSERT_TRUE(client.Register(request).ok());
+  const auto listener = client.Listen("");
+  ASSERT_TRUE(listener.ok()) << listener.text();
+  std::vector<std::thread> accepts;
+  for (int i = 0; i < 2; ++i) {
+    accepts.emplace_back(
+        [&] { client.Accept(listener.response.endpoint().endpoint_id(), seconds(3)); });
+  }
+  EXPECT_TRUE(WaitUntil(kPatience, [&] { return Look().endpoints == 3; })) << "both wait";
+  EXPECT_EQ(client.GetStatus().reason(), v1::BUSY);
+  const auto renewed = client.Renew();
+  EXPECT_TRUE(renewed.ok()) << renewed.text();
+  for (std::thread& accept : accepts) accept.join();
 }
 
 }  // namespace
