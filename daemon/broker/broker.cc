@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/page.h"
 #include "daemon/broker/registration.h"
 #include "daemon/broker/session_end.h"
 #include "daemon/broker/teardown.h"
@@ -213,21 +214,17 @@ Amounts Broker::Stuck() {
 
 LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most) {
   const std::vector<SessionRef> sessions = session ? std::vector<SessionRef>{session} : All();
-  LeasePage page;
+  PageOf<LeaseView> first(most);
   for (const SessionRef& each : sessions) {
     MutexLock lock(each->mutex);
     size_t taken = 0;
-    for (auto it = each->leases.upper_bound(after); it != each->leases.end() && taken <= most;
-         ++it, ++taken) {
-      page.leases.emplace_back(each->id, each->ViewOf(*it->second));
+    for (auto it = each->leases.upper_bound(after);
+         it != each->leases.end() && taken <= most && first.Wants(it->first); ++it, ++taken) {
+      first.Add(each->id, each->ViewOf(*it->second));
     }
   }
-  std::sort(page.leases.begin(), page.leases.end(),
-            [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
-  if (page.leases.size() > most) {
-    page.leases.erase(page.leases.begin() + most, page.leases.end());
-    page.next = page.leases.back().second.id;
-  }
+  LeasePage page;
+  page.leases = first.Take(&page.next);
   return page;
 }
 

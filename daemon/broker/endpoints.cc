@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/page.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::broker {
@@ -297,21 +298,17 @@ std::vector<EndpointView> Endpoints::List(const SessionRef& session) {
 }
 
 EndpointPage Endpoints::ListAll(const SessionRef& session, uint64_t after, size_t most) {
-  EndpointPage page;
+  PageOf<EndpointView> first(most);
   for (const SessionRef& each : session ? std::vector<SessionRef>{session} : broker_.All()) {
     MutexLock lock(each->mutex);
     size_t taken = 0;
-    for (auto it = each->endpoints.upper_bound(after); it != each->endpoints.end() && taken <= most;
-         ++it, ++taken) {
-      page.endpoints.emplace_back(each->id, ViewOf(*it->second));
+    for (auto it = each->endpoints.upper_bound(after);
+         it != each->endpoints.end() && taken <= most && first.Wants(it->first); ++it, ++taken) {
+      first.Add(each->id, ViewOf(*it->second));
     }
   }
-  std::sort(page.endpoints.begin(), page.endpoints.end(),
-            [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
-  if (page.endpoints.size() > most) {
-    page.endpoints.erase(page.endpoints.begin() + most, page.endpoints.end());
-    page.next = page.endpoints.back().second.id;
-  }
+  EndpointPage page;
+  page.endpoints = first.Take(&page.next);
   return page;
 }
 
