@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/policy/text.h"
 #include "daemon/ipc/end_connection.h"
 #include "daemon/log.h"
 #include "mrd/v1/status.h"
@@ -24,19 +25,6 @@ constexpr size_t kIdsAPacket = 256;  // Of up to ten bytes.
 constexpr size_t kMostMessageBytes = 512;
 constexpr int kPacketsAtOnce = 64;    // Then other sources of the main loop have their turn.
 constexpr int kPacketsADrain = 4096;  // More than the socket's buffer holds.
-
-// Text that a terminal or a log line takes unharmed. The parser has made sure that it is UTF-8.
-bool IsPrintable(const std::string& text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x20 || byte == 0x7f) return false;
-    // C1 controls, U+0080 to U+009F.
-    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) {
-      return false;
-    }
-  }
-  return true;
-}
 
 void ToProto(const broker::Progress& progress, v1::AttachEvent::Progress* message) {
   message->set_request_id(progress.request_id);
@@ -210,7 +198,7 @@ bool AttachConnection::HandleHello(const v1::AttachHello& hello, Packet& packet)
         MakeError(v1::UNSUPPORTED, "protocol version 0",
                   {.advice = absl::StrCat("This daemon speaks version ", kProtocolVersion)}));
   }
-  if (hello.name().size() > kNameBytes || !IsPrintable(hello.name())) {
+  if (hello.name().size() > kNameBytes || !policy::IsPrintable(hello.name())) {
     return Refuse(MakeError(v1::REQUEST_INVALID, "the session's name is too long or not printable",
                             {.limit_name = "bytes of a session's name",
                              .limit = kNameBytes,
