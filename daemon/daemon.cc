@@ -162,11 +162,12 @@ class Daemon {
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads, counters_),
         lease_timer_(loop, broker_),
-        policy_(broker_.books(), options.config, std::move(policy), broker_.limits(),
-                FitDescriptors(policy::Policy::Unbounded())),
+        policy_(std::make_shared<PolicyFile>(broker_.books(), options.config, std::move(policy),
+                                             broker_.limits(),
+                                             FitDescriptors(policy::Policy::Unbounded()))),
         metrics_(options, broker_, counters_, calls_, std::move(metrics_socket)),
         server_(service::Server::Start(broker_,
-                                       ServerOptionsOf(options, calls_, metrics_.page, policy_))),
+                                       ServerOptionsOf(options, calls_, metrics_.page, *policy_))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
@@ -180,7 +181,12 @@ class Daemon {
 
   // A first signal ends in order, a second one at once.
   void OnSignal(int signal) {
-    if (signal == SIGHUP) return policy_.Reload().IgnoreError();  // It has been logged.
+    if (signal == SIGHUP) {
+      // The file's disk may take its time, and so does a rule for each of thousands of sessions.
+      return broker_.registrar().SubmitCleanup(broker::kDaemonsOwn, [policy = policy_] {
+        policy->Reload().IgnoreError();  // It has been logged.
+      });
+    }
     if (broker_.draining()) {
       spdlog::error("{} again: ending at once; the kernel frees what is left", strsignal(signal));
       _exit(1);
@@ -216,7 +222,7 @@ class Daemon {
   service::CallTable calls_;
   broker::Broker broker_;
   ipc::LeaseTimer lease_timer_;
-  PolicyFile policy_;
+  const std::shared_ptr<PolicyFile> policy_;  // Shared with what is queued to read it anew.
   Metrics metrics_;
   const std::unique_ptr<service::Server> server_;
   Front front_;
