@@ -79,7 +79,7 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   }
   by_token_[session->token] = session;
   by_id_[session->id] = session;
-  if (admin) admins_.insert(session->identity.pid);
+  if (admin) admins_.emplace(session->identity.pid, session->identity.uid);
   User& user = users_[session->user];
   ++user.sessions;
   session->calls_of_user = user.calls;
@@ -122,9 +122,9 @@ policy::Subject SubjectOf(const Identity& identity) {
   return subject;
 }
 
-bool Broker::HasAdmin(pid_t pid) {
+bool Broker::HasAdmin(pid_t pid, uid_t uid) {
   MutexLock lock(mutex_);
-  return pid != 0 && admins_.contains(pid);
+  return pid != 0 && admins_.contains({pid, uid});
 }
 
 size_t Broker::session_count() {
@@ -148,7 +148,8 @@ void Broker::Gone(const SessionRef& session) {
   {
     MutexLock lock(mutex_);
     by_id_.erase(session->id);
-    if (session->identity.admin) admins_.erase(admins_.find(session->identity.pid));
+    const Identity& who = session->identity;
+    if (who.admin) admins_.erase(admins_.find({who.pid, who.uid}));
     const auto user = users_.find(session->user);
     if (--user->second.sessions == 0) users_.erase(user);
     if (by_id_.empty()) std::swap(drained, drained_);

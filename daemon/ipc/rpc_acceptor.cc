@@ -36,7 +36,7 @@ void RpcAcceptor::Accept(UniqueFd connection) {
   const uid_t peer_uid = peer->uid;
   // Admins attach before they call.
   broker::HolderRef holder =
-      books_.Join(SubjectOf(*peer, connection.get(), broker_.HasAdmin(peer->pid)));
+      books_.Join(SubjectOf(*peer, connection.get(), broker_.HasAdmin(peer->pid, peer->uid)));
   const uint32_t user = holder->user();
   const auto refuse = [&](absl::string_view why) {
     warnings_->Warn(user,
