@@ -86,8 +86,10 @@ struct ListenOptions {
 };
 
 struct DomainOptions {
-  bool create = true;    // Where there is none of this name: with what follows. Else it is refused.
-  uint32_t mode = 0600;  // Who may open it, as of a file: 0600, 0660, 0606 or 0666.
+  // Where there is none of this name: with what follows. Where there is one of another user's that
+  // admits others than that: DOMAIN_FORBIDDEN. Not set: whatever there is, or DOMAIN_UNKNOWN.
+  bool create = true;
+  uint32_t mode = 0600;                // Who may open it, as of a file: 0600, 0660, 0606 or 0666.
   std::optional<uint32_t> group = {};  // A gid of this process's; nothing: its primary one.
 };
 

@@ -13,6 +13,13 @@ using std::chrono::milliseconds;
 constexpr milliseconds kLongestCall{5000};
 constexpr milliseconds kShortestCall{100};
 constexpr milliseconds kPause{200};  // After a call that failed.
+// Between two calls, however short the ttl: a lease of a nanosecond is nobody's to keep.
+constexpr milliseconds kLeastPause{1};
+
+// When leases that last so long from now on are to be renewed.
+Renewer::Clock::time_point DueOf(Renewer::Ttl ttl) {
+  return Renewer::Clock::now() + std::max<Renewer::Ttl>(ttl / 3, kLeastPause);
+}
 
 }  // namespace
 
@@ -30,7 +37,7 @@ Renewer::~Renewer() {
 
 void Renewer::Granted(Ttl ttl) {
   MutexLock lock(&mutex_);
-  RenewBefore(Clock::now() + ttl / 3);
+  RenewBefore(DueOf(ttl));
   if (std::exchange(started_, true)) return;
   // The process's signal handlers are not to run on a thread that it knows nothing of.
   sigset_t all, before;
@@ -63,7 +70,7 @@ void Renewer::Run() {
     if (!shortest.ok()) {
       RenewBefore(Clock::now() + kPause);
     } else if (*shortest) {
-      RenewBefore(Clock::now() + **shortest / 3);
+      RenewBefore(DueOf(**shortest));
       timeout = std::clamp(std::chrono::duration_cast<milliseconds>(**shortest / 3), kShortestCall,
                            kLongestCall);
     }

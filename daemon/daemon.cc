@@ -111,9 +111,9 @@ struct Front {
                 .peer_pidfd = peer_pidfd,
                 .max_message_bytes = service::kMostMessageBytes},
                std::move(sockets.attach)),
-        rpc(loop, broker.books(), broker.disposer(), peer_pidfd, std::move(sockets.rpc),
-            {[&server](UniqueFd connection, uid_t uid, auto on_abuse) {
-               server.Serve(std::move(connection), uid, std::move(on_abuse));
+        rpc(loop, broker, peer_pidfd, std::move(sockets.rpc),
+            {[&server](UniqueFd connection, uint32_t user, auto on_abuse) {
+               server.Serve(std::move(connection), user, std::move(on_abuse));
              },
              [&server](int connection) { server.Ended(connection); }}) {}
 

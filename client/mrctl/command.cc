@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <string_view>
 #include <utility>
 
+#include "daemon/broker/policy/text.h"
 #include "mrd/v1/status.h"
 
 namespace mrctl {
@@ -46,6 +48,20 @@ std::string OneLine(const absl::Status& status) {
   std::string line(status.message());
   std::replace(line.begin(), line.end(), '\n', ' ');
   return line;
+}
+
+// What a terminal takes unharmed, line by line: whoever made the socket directory that this was
+// given may have said what it repeats.
+std::string Shown(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const size_t end = text.find('\n');
+    shown += mrd::policy::Printable(text.substr(0, end));
+    if (end == text.npos) break;
+    shown += '\n';
+    text.remove_prefix(end + 1);
+  }
+  return shown;
 }
 
 // A JSON string.
@@ -94,7 +110,7 @@ int Fail(const GlobalOptions& options, const absl::Status& status) {
   if (options.json) {
     fprintf(stderr, "%s\n", ErrorJson(status, detail, reason).c_str());
   } else {
-    fprintf(stderr, "mrctl: %s%s\n", OneLine(status).c_str(),
+    fprintf(stderr, "mrctl: %s%s\n", Shown(OneLine(status)).c_str(),
             reason.empty() ? "" : (" [" + reason + "]").c_str());
   }
   return ExitCodeOf(status);
@@ -109,14 +125,16 @@ int FailOfOther(const GlobalOptions& options, const mrd::Client& client,
 }
 
 void Note(const GlobalOptions& options, const std::string& text) {
-  const std::string line = options.json ? "{\"note\": " + Quoted(text) + "}" : "mrctl: " + text;
+  const std::string line =
+      options.json ? "{\"note\": " + Quoted(text) + "}" : Shown("mrctl: " + text);
   fprintf(stderr, "%s\n", line.c_str());
 }
 
 std::string ToJson(const google::protobuf::Message& message) { return Json(message, false); }
 
 int Print(const GlobalOptions& options, const std::string& text) {
-  if (fputs(text.c_str(), stdout) >= 0 && fflush(stdout) == 0) return kOk;
+  const std::string shown = options.json ? text : Shown(text);
+  if (fputs(shown.c_str(), stdout) >= 0 && fflush(stdout) == 0) return kOk;
   const int error = errno;
   mrd::v1::ErrorDetail detail;
   detail.set_errno_value(error);

@@ -4,20 +4,14 @@
 #include <cstddef>
 #include <utility>
 
+#include "daemon/broker/policy/text.h"
+
 namespace mrctl {
 namespace {
 
 // Columns on a terminal, taking each character of UTF-8 for one.
 size_t Width(const std::string& cell) {
   return std::count_if(cell.begin(), cell.end(), [](char c) { return (c & 0xc0) != 0x80; });
-}
-
-// Names come from clients: a control character would let one write to the operator's terminal.
-std::string Printable(std::string cell) {
-  for (char& c : cell) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return cell;
 }
 
 }  // namespace
@@ -42,7 +36,8 @@ Table::Table(std::initializer_list<std::string> headings) {
 }
 
 void Table::Add(std::vector<std::string> cells) {
-  for (std::string& cell : cells) cell = Printable(std::move(cell));
+  // Names come from clients: a control character would let one write to the operator's terminal.
+  for (std::string& cell : cells) cell = mrd::policy::Printable(cell);
   rows_.push_back(std::move(cells));
 }
 

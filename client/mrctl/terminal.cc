@@ -14,8 +14,10 @@
 namespace mrctl {
 namespace {
 
-constexpr char kEnter[] = "\x1b[?1049h\x1b[?25l\x1b[2J\x1b[H";
-constexpr char kLeave[] = "\x1b[?25h\x1b[0m\x1b[?1049l";
+// Lines do not wrap: some characters are wider than one column, and a client that has such ones in
+// its command line would push the screen upwards.
+constexpr char kEnter[] = "\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[2J\x1b[H";
+constexpr char kLeave[] = "\x1b[?7h\x1b[?25h\x1b[0m\x1b[?1049l";
 constexpr int kEnds[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 constexpr int kCrashes[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL};
 

@@ -7,6 +7,7 @@
 #include "client/mrctl/session_text.h"
 #include "client/mrctl/table.h"
 #include "client/mrctl/units.h"
+#include "daemon/broker/policy/text.h"
 
 namespace mrctl {
 namespace {
@@ -24,7 +25,8 @@ std::string Plural(uint64_t count, const std::string& what) {
 std::string Summary(const TopModel& model, int64_t now) {
   const auto& status = model.sample().status();
   const auto& totals = status.totals();
-  return status.fabric() + ", up " + FormatShortAge(now - status.start_time().seconds()) + ": " +
+  return mrd::policy::Printable(status.fabric()) + ", up " +
+         FormatShortAge(now - status.start_time().seconds()) + ": " +
          Plural(totals.sessions(), "session") + ", " + Plural(totals.regions(), "region") + ", " +
          FormatSize(totals.pinned_bytes()) + ", " + FormatRate(model.calls_per_second()) +
          " calls/s, " + Plural(model.new_lapses(), "lapse");

@@ -72,6 +72,11 @@ std::string Holder::account() const {
   return match_.account;
 }
 
+uint32_t Holder::user() const {
+  MutexLock lock(books_.mutex_);
+  return match_.user;
+}
+
 Books::Books(const Limits& limits) : policy_(std::make_shared<const policy::Policy>(limits)) {}
 
 void Books::AddLocked(const std::string& account, const Amounts& amounts) {

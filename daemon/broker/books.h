@@ -53,6 +53,7 @@ class Holder : public std::enable_shared_from_this<Holder> {
   // What applies to it now.
   policy::TermsRef terms() const;
   std::string account() const;
+  uint32_t user() const;
   const policy::Subject& subject() const { return subject_; }
 
  private:

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/page.h"
 #include "daemon/broker/registration.h"
 #include "daemon/broker/session_end.h"
 #include "daemon/broker/teardown.h"
@@ -78,6 +79,10 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   }
   by_token_[session->token] = session;
   by_id_[session->id] = session;
+  if (admin) admins_.emplace(session->identity.pid, session->identity.uid);
+  User& user = users_[session->user];
+  ++user.sessions;
+  session->calls_of_user = user.calls;
   observer_.SessionAttached();
   return session;
 }
@@ -117,6 +122,11 @@ policy::Subject SubjectOf(const Identity& identity) {
   return subject;
 }
 
+bool Broker::HasAdmin(pid_t pid, uid_t uid) {
+  MutexLock lock(mutex_);
+  return pid != 0 && admins_.contains({pid, uid});
+}
+
 size_t Broker::session_count() {
   MutexLock lock(mutex_);
   return by_id_.size();
@@ -138,6 +148,10 @@ void Broker::Gone(SessionRef session) {
   {
     MutexLock lock(mutex_);
     by_id_.erase(session->id);
+    const Identity& who = session->identity;
+    if (who.admin) admins_.erase(admins_.find({who.pid, who.uid}));
+    const auto user = users_.find(session->user);
+    if (--user->second.sessions == 0) users_.erase(user);
     if (by_id_.empty()) std::swap(drained, drained_);
   }
   session = nullptr;  // It needs the books, which may end when all have been told.
@@ -202,28 +216,17 @@ Amounts Broker::Stuck() {
 
 LeasePage Broker::Leases(const SessionRef& session, uint64_t after, size_t most) {
   const std::vector<SessionRef> sessions = session ? std::vector<SessionRef>{session} : All();
-  LeasePage page;
-  const auto by_id = [](const auto& a, const auto& b) { return a.second.id < b.second.id; };
-  // A heap of the least ids so far, the greatest on top: one more than the page, which then is not
-  // the last.
-  auto& heap = page.leases;
+  PageOf<LeaseView> first(most);
   for (const SessionRef& each : sessions) {
     MutexLock lock(each->mutex);
-    for (auto it = each->leases.upper_bound(after); it != each->leases.end(); ++it) {
-      const bool full = heap.size() > most;
-      if (full && it->first > heap.front().second.id) break;
-      heap.emplace_back(each->id, each->ViewOf(*it->second));
-      std::push_heap(heap.begin(), heap.end(), by_id);
-      if (!full) continue;
-      std::pop_heap(heap.begin(), heap.end(), by_id);
-      heap.pop_back();
+    size_t taken = 0;
+    for (auto it = each->leases.upper_bound(after);
+         it != each->leases.end() && taken <= most && first.Wants(it->first); ++it, ++taken) {
+      first.Add(each->id, each->ViewOf(*it->second));
     }
   }
-  std::sort_heap(heap.begin(), heap.end(), by_id);
-  if (page.leases.size() > most) {
-    page.leases.erase(page.leases.begin() + most, page.leases.end());
-    page.next = page.leases.back().second.id;
-  }
+  LeasePage page;
+  page.leases = first.Take(&page.next);
   return page;
 }
 

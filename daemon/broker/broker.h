@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -91,6 +93,8 @@ class Broker {
   absl::StatusOr<SessionRef> Find(const std::string& token);
   std::vector<SessionView> Sessions(uint64_t after_id, size_t most);
   size_t session_count();
+  // Whether this process has an admin session: its gRPC connections, as this uid, are an admin's.
+  bool HasAdmin(pid_t pid, uid_t uid);
   // Refuses new sessions, ends all of them, and calls `ended` when the last one holds nothing any
   // more.
   void Drain(std::function<void()> ended);
@@ -221,6 +225,13 @@ class Broker {
       MRD_GUARDED_BY(mutex_);  // Without ending ones.
   std::map<uint64_t, SessionRef> by_id_
       MRD_GUARDED_BY(mutex_);  // Ending ones too, until they hold nothing.
+  // One a session of admins: of which process, and its uid.
+  std::multiset<std::pair<pid_t, uid_t>> admins_ MRD_GUARDED_BY(mutex_);
+  struct User {
+    std::shared_ptr<std::atomic<size_t>> calls = std::make_shared<std::atomic<size_t>>(0);
+    size_t sessions = 0;
+  };
+  std::unordered_map<uint32_t, User> users_ MRD_GUARDED_BY(mutex_);  // With sessions.
   std::function<void()> drained_ MRD_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Lease>> stuck_
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.

@@ -46,7 +46,7 @@ BookedBuffer::~BookedBuffer() {
 }
 
 bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
-  const uid_t uid = session.identity.uid;
+  const uint32_t user = session.user;
   BufferSlot slot;
   const size_t most = session.terms()->limits.buffers;
   auto booked = BookedBuffer::Make(books_, session.holder);
@@ -87,7 +87,7 @@ bool Broker::AddBuffer(Session& session, uint64_t id, UniqueFd fd) {
     }
   }
   // Closing may take long, or for ever.
-  if (fd && !disposer_.Close(uid, std::move(fd))) return false;
+  if (fd && !disposer_.Close(user, std::move(fd))) return false;
   return orderly;
 }
 

@@ -114,7 +114,8 @@ void Broker::EndOverdue(DrainSwitch::Clock::time_point now) {
 DrainView Broker::DrainNow() {
   DrainView now{.drained = drain_.view()};
   if (!now.drained) return now;
-  for (const SessionRef& session : All()) now.sessions_left += !session->identity.admin;
+  MutexLock lock(mutex_);
+  now.sessions_left = by_id_.size() - admins_.size();
   return now;
 }
 

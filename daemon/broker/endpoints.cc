@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/page.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::broker {
@@ -47,7 +48,7 @@ class Endpoints::Attempt {
 
  private:
   void EndConnect() {
-    if (connects_.exchange(false)) endpoints_.EndConnect(session()->identity.uid);
+    if (connects_.exchange(false)) endpoints_.EndConnect(session()->user);
   }
 
   Endpoints& endpoints_;
@@ -254,11 +255,11 @@ void Endpoints::Connect(const SessionRef& session, const std::string& address, u
   if (auto taken = broker_.TakesMore("no new connections"); !taken.ok()) return done(taken);
   auto named = broker_.JoinedDomain(*session, wish.domain);
   if (!named.ok()) return done(named.status());
-  const uint32_t uid = session->identity.uid;
-  if (auto begun = BeginConnect(uid); !begun.ok()) return done(begun);
+  const uint32_t user = session->user;
+  if (auto begun = BeginConnect(user); !begun.ok()) return done(begun);
   auto work = Book(session);
   if (!work.ok()) {
-    EndConnect(uid);
+    EndConnect(user);
     return done(work.status());
   }
   auto endpoint = std::make_shared<Endpoint>();
@@ -310,21 +311,17 @@ std::vector<EndpointView> Endpoints::List(const SessionRef& session) {
 }
 
 EndpointPage Endpoints::ListAll(const SessionRef& session, uint64_t after, size_t most) {
-  EndpointPage page;
+  PageOf<EndpointView> first(most);
   for (const SessionRef& each : session ? std::vector<SessionRef>{session} : broker_.All()) {
     MutexLock lock(each->mutex);
     size_t taken = 0;
-    for (auto it = each->endpoints.upper_bound(after); it != each->endpoints.end() && taken <= most;
-         ++it, ++taken) {
-      page.endpoints.emplace_back(each->id, ViewOf(*it->second));
+    for (auto it = each->endpoints.upper_bound(after);
+         it != each->endpoints.end() && taken <= most && first.Wants(it->first); ++it, ++taken) {
+      first.Add(each->id, ViewOf(*it->second));
     }
   }
-  std::sort(page.endpoints.begin(), page.endpoints.end(),
-            [](const auto& a, const auto& b) { return a.second.id < b.second.id; });
-  if (page.endpoints.size() > most) {
-    page.endpoints.erase(page.endpoints.begin() + most, page.endpoints.end());
-    page.next = page.endpoints.back().second.id;
-  }
+  EndpointPage page;
+  page.endpoints = first.Take(&page.next);
   return page;
 }
 

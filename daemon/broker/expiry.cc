@@ -27,11 +27,14 @@ std::chrono::nanoseconds Expiries::Remaining(const Lease& lease, Clock::time_poi
 
 std::optional<Expiries::Clock::time_point> Expiries::next() const {
   if (by_time_.empty()) return std::nullopt;
-  return by_time_.begin()->first;
+  // Where all were renewed lately none needs to be looked at, however old its place is: a session
+  // that goes on renewing costs nothing a lease.
+  return std::max(by_time_.begin()->first, all_renewed_ + ttls_.begin()->first);
 }
 
 std::vector<uint64_t> Expiries::Lapsed(Clock::time_point now, size_t most) {
   std::vector<uint64_t> lapsed;
+  if (const auto first = next(); !first || *first > now) return lapsed;
   std::vector<Lease*> renewed;
   auto it = by_time_.begin();
   for (; most > 0 && it != by_time_.end() && it->first <= now; --most) {

@@ -18,6 +18,7 @@ struct Limits {
       0;  // Of whole pages, each registration counted; 0: half of the machine's memory.
   uint64_t endpoints = 1024;
   uint64_t buffers_of_uid = 16384;  // Held at once, refused ones included: each is a descriptor.
+  size_t calls_of_uid = 4096;       // Worked on, those whose client has cancelled them included.
   size_t queued_of_uid = 2048;      // Registrations that wait for a thread.
 
   // Of one session.

@@ -22,6 +22,17 @@ bool MayOpen(const Identity& who, const NamedDomain& domain) {
   return (domain.mode & (In(who, domain.group) ? 0060 : 0006)) != 0;
 }
 
+// Whether a call that would have made this one finds what it asks for: as open(O_CREAT) in a
+// directory of everybody's (fs.protected_regular of Linux). Else whoever is first with a name that
+// can be guessed would be let into the memory of those who believe that they have made it.
+bool AsAskedFor(const Identity& who, const OpenDomainSpec& spec, const NamedDomain& domain) {
+  if (!spec.create || domain.owner == who.uid) return true;
+  const mode_t mode = spec.mode == 0 ? kDefaultMode : spec.mode;
+  if ((mode & 0006) != 0) return true;
+  if ((domain.mode & 0006) != 0) return false;
+  return (mode & 0060) != 0 && domain.group == (spec.group_given ? spec.group : who.gid);
+}
+
 // Names are for logs, terminals and other people's lists.
 absl::Status CheckName(const std::string& name) {
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -63,7 +74,15 @@ absl::StatusOr<NamedDomainRef> NamedDomains::Open(const Identity& who, const Ope
     return MakeError(v1::DOMAIN_UNKNOWN, absl::StrCat("no domain ", spec.name),
                      {.advice = "It ends with its last member; set create to make it"});
   }
-  if (MayOpen(who, *domain)) return domain;
+  if (MayOpen(who, *domain)) {
+    if (AsAskedFor(who, spec, *domain)) return domain;
+    return MakeError(v1::DOMAIN_FORBIDDEN,
+                     absl::StrFormat("there is a domain %s already, of uid %d and gid %d with mode "
+                                     "0%o: it admits others than this call asks for",
+                                     spec.name, domain->owner, domain->group, domain->mode),
+                     {.advice = "Open it without create to share with them, or choose another "
+                                "name"});
+  }
   return MakeError(
       v1::DOMAIN_FORBIDDEN,
       absl::StrFormat(

@@ -34,8 +34,10 @@ using NamedDomainRef = std::shared_ptr<NamedDomain>;
 
 struct OpenDomainSpec {
   std::string name;
-  bool create = false;  // Where there is none of this name. Else the next two mean nothing.
-  mode_t mode = 0;      // 0: 0600.
+  // Where there is none of this name. Where there is one, of another uid, it must admit nobody whom
+  // the next two would not.
+  bool create = false;
+  mode_t mode = 0;  // 0: 0600.
   bool group_given = false;
   gid_t group = 0;  // One of the opener's. Not given: its primary one.
 };

@@ -100,6 +100,7 @@ class Session {
         token(std::move(token)),
         identity(std::move(identity)),
         holder(std::move(holder)),
+        user(this->holder->user()),
         name(std::move(name)),
         link(std::move(link)),
         attached(std::chrono::system_clock::now()) {}
@@ -117,8 +118,8 @@ class Session {
   void Ended(const Lease& lease) MRD_REQUIRES(mutex);
   // The refusal of a call that names a lease which is not in `leases`. `so`: what was not done.
   absl::Status NoLease(uint64_t lease_id, const char* so) const MRD_REQUIRES(mutex);
-  Owner owner() const { return {id, identity.uid}; }
-  Owner ends() const { return {id, identity.uid, /*ends=*/true}; }
+  Owner owner() const { return {id, user}; }
+  Owner ends() const { return {id, user, /*ends=*/true}; }
   // What it may have and do, by the policy in force.
   policy::TermsRef terms() const { return holder->terms(); }
 
@@ -126,10 +127,12 @@ class Session {
   const std::string token;
   const Identity identity;
   const HolderRef holder;  // Of all that is booked for it.
+  const uint32_t user;     // See policy::Match; as it was when it attached.
   const std::string name;
   const std::shared_ptr<Link> link;
   const std::chrono::system_clock::time_point attached;
-  std::atomic<size_t> calls{0};  // In flight.
+  std::atomic<size_t> calls{0};                             // In flight.
+  std::shared_ptr<std::atomic<size_t>> calls_of_user = {};  // Of all sessions of the user.
   // Since it attached: counted by whoever does it, shown in its view.
   std::atomic<uint64_t> calls_made{0};
   std::atomic<uint64_t> renewals{0};  // Renew calls that renewed something.

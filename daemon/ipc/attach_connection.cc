@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/policy/text.h"
 #include "daemon/ipc/end_connection.h"
 #include "daemon/log.h"
 #include "mrd/v1/status.h"
@@ -25,19 +26,6 @@ constexpr size_t kMostMessageBytes = 512;
 constexpr int kPacketsAtOnce = 64;    // Then other sources of the main loop have their turn.
 constexpr int kPacketsADrain = 4096;  // More than the socket's buffer holds.
 
-// Text that a terminal or a log line takes unharmed. The parser has made sure that it is UTF-8.
-bool IsPrintable(const std::string& text) {
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    if (byte < 0x20 || byte == 0x7f) return false;
-    // C1 controls, U+0080 to U+009F.
-    if (byte == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) {
-      return false;
-    }
-  }
-  return true;
-}
-
 void ToProto(const broker::Progress& progress, v1::AttachEvent::Progress* message) {
   message->set_request_id(progress.request_id);
   message->set_bytes_total(progress.bytes_total);
@@ -51,7 +39,8 @@ void ToProto(const broker::Progress& progress, v1::AttachEvent::Progress* messag
 
 AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
                                    SparseWarnings& warnings, LostEvents& lost_events,
-                                   UniqueFd socket, Peer peer, std::function<void()> attached,
+                                   UniqueFd socket, Peer peer, uint32_t user,
+                                   std::function<void()> attached,
                                    std::function<void(AttachConnection*)> closed)
     : loop_(loop),
       broker_(broker),
@@ -63,9 +52,10 @@ AttachConnection::AttachConnection(sd_event* loop, broker::Broker& broker, Attac
       attached_(std::move(attached)),
       closed_(std::move(closed)),
       uid_(peer.uid),
+      user_(user),
       peer_(std::move(peer)) {}
 
-AttachConnection::~AttachConnection() { EndConnection(std::move(socket_), uid_, disposer_); }
+AttachConnection::~AttachConnection() { EndConnection(std::move(socket_), user_, disposer_); }
 
 bool AttachConnection::Start() {
   // As soon as possible: credentials come only with packets sent after it is set.
@@ -127,7 +117,7 @@ bool AttachConnection::ReceiveLocked(int most) {
   for (int i = 0; i < most; ++i) {
     // Each of its connections could bring hundreds of descriptors more, until there is none left in
     // this process; then the kernel drops what comes, in this thread.
-    if (disposer_.Stuck(uid_)) {
+    if (disposer_.Stuck(user_)) {
       Warn("has too many descriptors that wait for a close that hangs");
       return false;
     }
@@ -155,7 +145,7 @@ void AttachConnection::Warn(const std::string& what) {
   log::Fields fields;
   if (session_) fields.Session(session_->id);
   fields.Uid(uid_).Pid(peer_.pid);
-  warnings_.Warn(uid_,
+  warnings_.Warn(user_,
                  absl::StrCat("attach: pid ", peer_.pid, " of uid ", uid_, " ", what,
                               session_ ? "; session " : "; it is hung up on",
                               session_ ? absl::StrCat(session_->id, " ends") : ""),
@@ -164,7 +154,7 @@ void AttachConnection::Warn(const std::string& what) {
 
 void AttachConnection::Dispose(Packet& packet) {
   for (UniqueFd& fd : packet.fds) {
-    if (fd) disposer_.Close(uid_, std::move(fd));
+    if (fd) disposer_.Close(user_, std::move(fd));
   }
   packet.fds.clear();
 }
@@ -208,7 +198,7 @@ bool AttachConnection::HandleHello(const v1::AttachHello& hello, Packet& packet)
         MakeError(v1::UNSUPPORTED, "protocol version 0",
                   {.advice = absl::StrCat("This daemon speaks version ", kProtocolVersion)}));
   }
-  if (hello.name().size() > kNameBytes || !IsPrintable(hello.name())) {
+  if (hello.name().size() > kNameBytes || !policy::IsPrintable(hello.name())) {
     return Refuse(MakeError(v1::REQUEST_INVALID, "the session's name is too long or not printable",
                             {.limit_name = "bytes of a session's name",
                              .limit = kNameBytes,
@@ -251,12 +241,20 @@ bool AttachConnection::HandleAnswer(const v1::AttachAnswer& answer, const Packet
 }
 
 bool AttachConnection::Admit() {
+  auto groups = GroupsOf(socket_.get());
+  if (!groups) {
+    Warn("is refused: it has too many supplementary groups");
+    return Refuse(MakeError(v1::UNSUPPORTED, "a process with so many supplementary groups",
+                            {.limit_name = "supplementary groups of a client",
+                             .limit = kMostGroups,
+                             .advice = absl::StrCat("Attach with at most ", kMostGroups)}));
+  }
   broker::Identity identity;
   identity.pid = peer_.pid;
   identity.uid = peer_.uid;
   identity.gid = peer_.gid;
   identity.admin = options_.admin && peer_.uid != kOverflowUid;
-  identity.groups = GroupsOf(socket_.get());
+  identity.groups = *std::move(groups);
   identity.cgroup = CgroupOf(peer_);
   if (peer_.pid != 0) identity.comm = CommOf(peer_.pid);
   UniqueFd command_line = OpenCommandLine(peer_.pid);
@@ -308,7 +306,7 @@ void AttachConnection::ReadLater(UniqueFd command_line) {
       attached->command_line = std::move(text);
     }
   };
-  disposer_.Close(uid_, std::move(command_line), read);
+  disposer_.Close(user_, std::move(command_line), read);
 }
 
 bool AttachConnection::HandleBuffers(const v1::PassBuffers& pass, Packet& packet) {

@@ -46,18 +46,20 @@ class LostEvents {
 class AttachConnection : public broker::Link,
                          public std::enable_shared_from_this<AttachConnection> {
  public:
-  // `attached` is called once, in the main loop, when it has a session. `closed` is called once, in
-  // the main loop, when the connection is over; it drops the connection from its table.
+  // `user`: to whom it counts, see policy::Match. `attached` is called once, in the main loop, when
+  // it has a session. `closed` is called once, in the main loop, when the connection is over; it
+  // drops the connection from its table.
   AttachConnection(sd_event* loop, broker::Broker& broker, AttachOptions options,
                    SparseWarnings& warnings, LostEvents& lost_events, UniqueFd socket, Peer peer,
-                   std::function<void()> attached, std::function<void(AttachConnection*)> closed);
+                   uint32_t user, std::function<void()> attached,
+                   std::function<void(AttachConnection*)> closed);
   ~AttachConnection() override;
 
   // Takes packets from now on. False: it cannot, and is to be closed.
   bool Start();
   // Ends the connection and its session, for this reason where its own protocol gave none.
   void Close(broker::SessionEnd how = broker::SessionEnd::kHangUp);
-  uid_t uid() const { return uid_; }
+  uint32_t user() const { return user_; }
   // Whether it has, or had, a session.
   bool attached() const { return was_attached_; }
 
@@ -99,6 +101,7 @@ class AttachConnection : public broker::Link,
   const std::function<void()> attached_;
   const std::function<void(AttachConnection*)> closed_;
   const uid_t uid_;
+  const uint32_t user_;
   bool was_attached_ = false;
   EventSource readable_;
   EventSource death_;

@@ -29,37 +29,39 @@ void AttachServer::Accept(UniqueFd socket) {
                    absl::StrCat("attach: a connection is closed: ", peer.status().message()));
     return EndConnection(std::move(socket), kOverflowUid, broker_.disposer());
   }
-  const uid_t uid = peer->uid;
-  if (broker_.disposer().Stuck(uid)) {
-    warnings_.Warn(uid,
-                   absl::StrCat("attach: a connection of uid ", uid,
+  // As the session's will be, if it does not move to another cgroup before its hello.
+  const uint32_t user =
+      broker_.books().policy()->Find(SubjectOf(*peer, socket.get(), options_.admin)).user;
+  if (broker_.disposer().Stuck(user)) {
+    warnings_.Warn(user,
+                   absl::StrCat("attach: a connection of uid ", peer->uid,
                                 " is closed: ", memory::Disposer::kMostWaiting,
                                 " of its descriptors wait for a close that hangs"),
-                   log::Fields().Uid(uid));
-    return EndConnection(std::move(socket), uid, broker_.disposer());
+                   log::Fields().Uid(peer->uid));
+    return EndConnection(std::move(socket), user, broker_.disposer());
   }
   // Those with a session are bounded by the books, by a limit that a rule may raise: beyond what is
   // built in only those are let in that keep few others waiting.
-  const auto known = by_uid_.find(uid);
-  const Count count = known == by_uid_.end() ? Count() : known->second;
+  const auto known = by_user_.find(user);
+  const Count count = known == by_user_.end() ? Count() : known->second;
   const broker::Limits& limits = broker_.limits();
   if (count.all >= limits.sessions + limits.unattached && count.waiting >= limits.unattached) {
-    warnings_.Warn(uid,
-                   absl::StrCat("attach: a connection of uid ", uid, " is closed: it has ",
+    warnings_.Warn(user,
+                   absl::StrCat("attach: a connection of uid ", peer->uid, " is closed: it has ",
                                 count.all, " already"),
-                   log::Fields().Uid(uid));
-    return EndConnection(std::move(socket), uid, broker_.disposer());
+                   log::Fields().Uid(peer->uid));
+    return EndConnection(std::move(socket), user, broker_.disposer());
   }
-  Count& counted = by_uid_[uid];
+  Count& counted = by_user_[user];
   ++counted.all;
   ++counted.waiting;
   auto connection = std::make_shared<AttachConnection>(
-      loop_, broker_, options_, warnings_, lost_events_, std::move(socket), *std::move(peer),
-      [this, uid] { --by_uid_.find(uid)->second.waiting; },
+      loop_, broker_, options_, warnings_, lost_events_, std::move(socket), *std::move(peer), user,
+      [this, user] { --by_user_.find(user)->second.waiting; },
       [this](AttachConnection* closed) {
-        const auto entry = by_uid_.find(closed->uid());
+        const auto entry = by_user_.find(closed->user());
         entry->second.waiting -= !closed->attached();
-        if (--entry->second.all == 0) by_uid_.erase(entry);
+        if (--entry->second.all == 0) by_user_.erase(entry);
         connections_.erase(closed);
       });
   connections_.emplace(connection.get(), connection);

@@ -36,7 +36,7 @@ class AttachServer {
   broker::Broker& broker_;
   const AttachOptions options_;
   std::unordered_map<AttachConnection*, std::shared_ptr<AttachConnection>> connections_;
-  std::unordered_map<uid_t, Count> by_uid_;
+  std::unordered_map<uint32_t, Count> by_user_;
   SparseWarnings warnings_;
   LostEvents lost_events_;
   Listener listener_;

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
@@ -56,17 +57,18 @@ bool IsPidfd(int fd) {
   return name == "anon_inode:[pidfd]" || absl::StartsWith(name, "pidfd:[");  // pidfs, Linux 6.9
 }
 
-std::vector<gid_t> GroupsOf(int socket) {
+std::optional<std::vector<gid_t>> GroupsOf(int socket) {
   std::vector<gid_t> groups(32);
   // The kernel says how many there are where they do not fit; they do not change any more.
   for (int attempt = 0; attempt < 2; ++attempt) {
     socklen_t bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
     const int result = getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
     if (result < 0 && errno != ERANGE) break;
+    if (bytes / sizeof(gid_t) > kMostGroups) return std::nullopt;
     groups.resize(bytes / sizeof(gid_t));
     if (result == 0) return groups;
   }
-  return {};
+  return std::vector<gid_t>();
 }
 
 std::string UnifiedCgroup(std::string_view text) {
@@ -97,6 +99,13 @@ std::string CgroupOf(const Peer& peer) {
   }
   // Of a process that lives still the pid was its own all the while.
   return count == 0 && !HasEnded(peer.pidfd) ? UnifiedCgroup(text) : "";
+}
+
+policy::Subject SubjectOf(const Peer& peer, int socket, bool admin) {
+  policy::Subject subject{.uid = peer.uid, .cgroup = CgroupOf(peer), .admin = admin};
+  if (auto groups = GroupsOf(socket)) subject.gids = *std::move(groups);
+  subject.gids.push_back(peer.gid);
+  return subject;
 }
 
 UniqueFd OpenCommandLine(pid_t pid) {

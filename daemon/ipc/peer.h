@@ -4,11 +4,13 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/broker/policy/policy.h"
 #include "daemon/unique_fd.h"
 
 namespace mrd::ipc {
@@ -37,13 +39,19 @@ bool HasEnded(const UniqueFd& pidfd);
 // Whether a received descriptor is a pidfd. Asks no file system.
 bool IsPidfd(int fd);
 
-// The supplementary groups that the peer had when it connected (SO_PEERGROUPS).
-std::vector<gid_t> GroupsOf(int socket);
+// The supplementary groups that the peer had when it connected (SO_PEERGROUPS). Nothing: more than
+// kMostGroups, which are kept of each session and connection, and looked at by each rule that names
+// gids. The kernel lets a process have 65,536, the same one many times over.
+inline constexpr size_t kMostGroups = 1024;
+std::optional<std::vector<gid_t>> GroupsOf(int socket);
 
 // The cgroup (v2) of the peer, as /proc/PID/cgroup shows it here; what no terminal takes is '?'.
 // Empty where it is not known: the pid is hidden, there is no unified hierarchy, /proc does not
 // show it (hidepid), or the process has ended, whose pid may be another's.
 std::string CgroupOf(const Peer& peer);
+
+// Who it is to the policy, as far as it can be known; without groups where they are too many.
+policy::Subject SubjectOf(const Peer& peer, int socket, bool admin);
 
 // The path in the text of /proc/PID/cgroup; empty: there is none.
 std::string UnifiedCgroup(std::string_view text);

@@ -8,7 +8,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "daemon/broker/books.h"
+#include "daemon/broker/broker.h"
 #include "daemon/ipc/event.h"
 #include "daemon/ipc/listener.h"
 #include "daemon/ipc/sparse_warnings.h"
@@ -20,14 +20,15 @@ class RpcAcceptor {
  public:
   // Who serves connections: as service::Server has it.
   struct Server {
-    std::function<void(UniqueFd connection, uid_t uid, std::function<void(const char*)> on_abuse)>
+    std::function<void(UniqueFd connection, uint32_t user,
+                       std::function<void(const char*)> on_abuse)>
         serve;
     std::function<void(int connection)> ended;
   };
 
-  // `peer_pidfd`: use SO_PEERPIDFD where the kernel has it.
-  RpcAcceptor(sd_event* loop, broker::Books& books, memory::Disposer& disposer, bool peer_pidfd,
-              UniqueFd socket, Server server);
+  // `peer_pidfd`: use SO_PEERPIDFD where the kernel has it. `broker` outlives it.
+  RpcAcceptor(sd_event* loop, broker::Broker& broker, bool peer_pidfd, UniqueFd socket,
+              Server server);
   ~RpcAcceptor();
 
   // Shuts down all connections, also those whose peers do not read what was sent to them. What was
@@ -39,7 +40,7 @@ class RpcAcceptor {
     // A second descriptor of it: tells when it is over, whoever ended it. Until that has been seen
     // to, gRPC's close of its own drops nothing that waits.
     UniqueFd watched;
-    uid_t uid;
+    uint32_t user;
     broker::HolderRef holder;
     EventSource over;
   };
@@ -48,6 +49,7 @@ class RpcAcceptor {
   void End(int watched);
 
   sd_event* const loop_;
+  broker::Broker& broker_;
   broker::Books& books_;
   memory::Disposer& disposer_;
   const bool peer_pidfd_;

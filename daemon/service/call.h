@@ -49,6 +49,9 @@ struct CallEnvironment {
 enum class Admission {
   kSession,  // Needs a session.
   kAdmin,    // Needs an admin session.
+  // Needs a session, however many calls it has in flight: a renewal is answered at once, and leases
+  // must not lapse by calls that wait.
+  kAlways,
 };
 
 // Owns itself: it ends when its answer has gone out or its connection has gone.
@@ -160,7 +163,9 @@ class Call : public Answer {
         writer_(&context_) {}
 
   ~Call() override {
-    if (counted_) session_->calls.fetch_sub(1);
+    if (!counted_) return;
+    session_->calls.fetch_sub(1);
+    session_->calls_of_user->fetch_sub(1);
   }
 
   void Unref() {
@@ -191,7 +196,7 @@ class Call : public Answer {
 
   std::optional<uint32_t> uid() const {
     if (session_ == nullptr) return std::nullopt;
-    return session_->identity.uid;
+    return session_->user;
   }
 
   absl::Status Admit() {
@@ -201,10 +206,16 @@ class Call : public Answer {
     session_ = *std::move(session);
     session_->calls_made.fetch_add(1, std::memory_order_relaxed);
     const size_t most = session_->terms()->limits.calls;
+    const size_t most_of_user = broker.limits().calls_of_uid;
     counted_ = true;
-    if (const size_t before = session_->calls.fetch_add(1); before >= most) {
-      return TooManyCalls(most, most);  // Others that are refused now count in `before`.
-    }
+    const size_t before = session_->calls.fetch_add(1);
+    // A call that its client has cancelled is no stream of the connection's any more; what the
+    // daemon keeps of it stays until it has been answered.
+    const size_t before_of_user = session_->calls_of_user->fetch_add(1);
+    if (method_->admission == Admission::kAlways) return absl::OkStatus();
+    // Others that are refused now count in these.
+    if (before >= most) return TooManyCalls("session", most);
+    if (before_of_user >= most_of_user) return TooManyCalls("user", most_of_user);
     if (method_->admission == Admission::kAdmin && !session_->identity.admin) {
       return NotAdmin(method_->environment->admin_socket);
     }

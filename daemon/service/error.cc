@@ -30,11 +30,11 @@ absl::StatusOr<broker::SessionRef> SessionOf(const grpc::ServerContext& context,
   return broker.Find(std::string(token->second.data(), token->second.size()));
 }
 
-absl::Status TooManyCalls(size_t limit, size_t used) {
-  return MakeError(v1::BUSY, absl::StrCat("the session has ", used, " calls in flight"),
-                   {.limit_name = "calls in flight of the session",
+absl::Status TooManyCalls(const char* of, size_t limit) {
+  return MakeError(v1::BUSY, absl::StrCat("the ", of, " has ", limit, " calls in flight"),
+                   {.limit_name = absl::StrCat("calls in flight of the ", of),
                     .limit = limit,
-                    .used = used,
+                    .used = limit,
                     .advice = "Wait for answers before making more calls"});
 }
 

@@ -20,7 +20,8 @@ grpc::Status ToGrpc(const absl::Status& status);
 absl::StatusOr<broker::SessionRef> SessionOf(const grpc::ServerContext& context,
                                              broker::Broker& broker);
 
-absl::Status TooManyCalls(size_t limit, size_t used);
+// `of`: "session" or "user", which has so many, its limit.
+absl::Status TooManyCalls(const char* of, size_t limit);
 // `socket`: the path of the one where admins attach.
 absl::Status NotAdmin(const std::string& socket);
 

@@ -23,7 +23,7 @@ class RegistrationService : public Service {
          [this](auto* call) { Deregister(call); });
     Take(queue, generated_, &Generated::RequestReleaseBuffers, Admission::kSession,
          [this](auto* call) { ReleaseBuffers(call); });
-    Take(queue, generated_, &Generated::RequestRenewLeases, Admission::kSession,
+    Take(queue, generated_, &Generated::RequestRenewLeases, Admission::kAlways,
          [this](auto* call) { RenewLeases(call); });
     Take(queue, generated_, &Generated::RequestListLeases, Admission::kSession,
          [this](auto* call) { ListLeases(call); });

@@ -52,9 +52,9 @@ class Server {
   virtual ~Server() = default;
 
   // Serves this connected stream socket. gRPC owns it from now on, and shuts it down when it is
-  // done with it. `on_abuse` is told, from any thread, of what its client did when it is ended for
-  // that.
-  virtual void Serve(UniqueFd connection, uint32_t uid,
+  // done with it. `user`: see policy::Match. `on_abuse` is told, from any thread, of what its
+  // client did when it is ended for that.
+  virtual void Serve(UniqueFd connection, uint32_t user,
                      std::function<void(const char* what)> on_abuse) = 0;
 
   // It has ended. `connection`: any descriptor of it.

@@ -45,6 +45,7 @@ class SessionsService : public Service {
       all->set_endpoints(totals.booked.endpoints);
       all->set_buffers(totals.buffers);
       all->set_mapped_buffers(totals.mappings);
+      all->set_connections(totals.booked.connections);
     }
     call->Finish(absl::OkStatus());
   }

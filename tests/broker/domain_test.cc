@@ -79,6 +79,28 @@ TEST_F(DomainTest, OwnerGroupAndModeDecideAsOfAFile) {
   EXPECT_EQ(names(other), "all not-group ");
 }
 
+TEST_F(DomainTest, WhoMakesOneDoesNotJoinAStrangersThatAdmitsMore) {
+  const auto stranger = AttachAs(kOther, kGroup);
+  const auto session = AttachAs(kUid, kGroup);
+  const auto elsewhere = AttachAs(kUid, kGroup + 1);
+  ASSERT_EQ(Open(stranger, "all", 0666), v1::REASON_UNSPECIFIED);
+  ASSERT_EQ(Open(stranger, "ours", 0660), v1::REASON_UNSPECIFIED);
+  ASSERT_EQ(Open(stranger, "not-group", 0606), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(Open(session, "all", 0600), v1::DOMAIN_FORBIDDEN);
+  EXPECT_EQ(Open(session, "all", 0660), v1::DOMAIN_FORBIDDEN);
+  EXPECT_EQ(Open(session, "ours", 0600), v1::DOMAIN_FORBIDDEN);
+  EXPECT_EQ(Open(elsewhere, "not-group", 0660), v1::DOMAIN_FORBIDDEN);
+  EXPECT_TRUE(broker_->Domains("", 10).front().members == 1) << "nobody joined";
+  // What it asks for, or whatever there is.
+  EXPECT_EQ(Open(session, "ours", 0660), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(Open(session, "all", 0666), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(Open(elsewhere, "not-group"), v1::REASON_UNSPECIFIED);
+  // Its own is its own affair.
+  const auto again = AttachAs(kUid, kGroup);
+  ASSERT_EQ(Open(session, "mine", 0666), v1::REASON_UNSPECIFIED);
+  EXPECT_EQ(Open(again, "mine", 0600), v1::REASON_UNSPECIFIED);
+}
+
 TEST_F(DomainTest, OnlyMembersRegisterInIt) {
   const auto owner = AttachAs(kUid, kGroup);
   const auto other = AttachAs(kOther, kGroup);

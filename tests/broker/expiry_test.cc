@@ -44,7 +44,7 @@ TEST_F(ExpiriesTest, RenewingAllRenewsThoseThatCameBeforeAndNoOthersLess) {
   EXPECT_EQ(expiries_.Remaining(first, now_), milliseconds(1500));
   EXPECT_EQ(expiries_.Remaining(second, now_), seconds(2));
   EXPECT_TRUE(expiries_.Lapsed(now_ + milliseconds(1499), 10).empty());
-  EXPECT_EQ(expiries_.next(), now_ + milliseconds(1500)) << "the renewed one was put back";
+  EXPECT_EQ(expiries_.next(), now_ + milliseconds(1500));
   EXPECT_EQ(expiries_.Lapsed(now_ + milliseconds(1500), 10), (std::vector<uint64_t>{1}));
 }
 
@@ -59,20 +59,32 @@ TEST_F(ExpiriesTest, LooksAtNoMoreThanItIsToldAtOnce) {
   for (uint64_t id = 1; id <= 5; ++id) Add(id, seconds(1));
   EXPECT_EQ(expiries_.Lapsed(now_ + seconds(1), 2).size(), 2u);
   EXPECT_LE(*expiries_.next(), now_ + seconds(1)) << "to be called again at once";
-  expiries_.RenewAll(now_ + seconds(1));
+  for (const auto& lease : leases_) expiries_.Renew(*lease, now_ + milliseconds(500));
   EXPECT_TRUE(expiries_.Lapsed(now_ + seconds(1), 3).empty());
   EXPECT_EQ(*expiries_.next(), now_ + seconds(1)) << "two of them are still where they were";
+}
+
+TEST_F(ExpiriesTest, ARenewalOfAllMakesThemAllWaitForTheShortestTtl) {
+  for (uint64_t id = 1; id <= 5; ++id) Add(id, seconds(1));
+  Add(6, seconds(3));
+  for (int i = 1; i <= 20; ++i) {
+    expiries_.RenewAll(now_ + milliseconds(500 * i));
+    EXPECT_EQ(*expiries_.next(), now_ + milliseconds(500 * i) + seconds(1))
+        << "none is looked at while they are renewed";
+  }
+  EXPECT_EQ(expiries_.Lapsed(now_ + seconds(11), 10).size(), 5u);
 }
 
 TEST_F(ExpiriesTest, ForgetsWhatIsRemoved) {
   Lease& first = Add(1, seconds(2));
   Add(2, seconds(9));
   expiries_.RenewAll(now_ + seconds(1));
-  EXPECT_TRUE(expiries_.Lapsed(now_ + seconds(2), 10).empty());  // Put back at another time.
+  expiries_.Renew(first, now_ + seconds(2));
+  EXPECT_TRUE(expiries_.Lapsed(now_ + seconds(3), 10).empty());  // Put back at another time.
   expiries_.Remove(first);
   EXPECT_EQ(expiries_.size(), 1u);
   EXPECT_EQ(expiries_.shortest_ttl(), seconds(9));
-  EXPECT_EQ(expiries_.next(), now_ + seconds(9));
+  EXPECT_EQ(expiries_.next(), now_ + seconds(10)) << "it was renewed with all";
 }
 
 TEST(LeaseClockTest, HasOneEntryASessionTheEarliest) {

@@ -64,6 +64,15 @@ class TopTest : public testing::Test {
   TopModel::Clock::time_point now_;
 };
 
+TEST_F(TopTest, WhatAClientCallsItselfIsNotTakenForWhatMrctlSays) {
+  Session named = SessionOf(1, 0, 0, "evil");
+  named.set_name("(admin) mrctl: \xe2\x80\xae top");
+  Take({named, SessionOf(2, 0, 0, "(this) mrctl")});
+  const std::string text = DrawTop(model_, {}, kNow, 0);
+  EXPECT_THAT(text, HasSubstr("\"(admin) mrctl: ??? top\": evil"));
+  EXPECT_THAT(text, HasSubstr("\"(this) mrctl\""));
+}
+
 TEST_F(TopTest, RatesAreOverTheTimeBetweenTwoLooks) {
   Take({SessionOf(1, 0, 100), SessionOf(2, 0, 5)});
   EXPECT_EQ(model_.calls_per_second(), 0) << "nobody knows yet";

@@ -182,6 +182,20 @@ TEST_F(Renewals, ProgressIsToldToWhoRegistersAndCancelsWhereTheySaySo) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, milliseconds(1500));
 }
 
+TEST_F(Renewals, ATtlOfNothingIsNotRenewedWithoutPause) {
+  std::atomic<int> calls = 0;
+  services_.on_renew = [&](int, v1::RenewLeasesResponse* response) {
+    ++calls;
+    response->mutable_shortest_ttl();  // Of 0.
+    return absl::OkStatus();
+  };
+  const Client client = Attach();
+  const auto buffer = client.CreateBuffer(4096);
+  ASSERT_TRUE(Register(client, *buffer, milliseconds(1)).ok());
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_LE(calls, 320);
+}
+
 TEST_F(Renewals, DeregisterEndsTheOthersWhereSomeHaveEndedBefore) {
   const Client client = Attach();
   const auto buffer = client.CreateBuffer(4096);

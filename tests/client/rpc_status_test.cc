@@ -39,6 +39,19 @@ TEST(FromGrpc, StandsDetailsThatAreNone) {
   EXPECT_FALSE(DetailOf(status).has_value());
 }
 
+// All of it goes twice, encoded, into metadata, of which a client takes 8 KiB.
+TEST(MakeError, IsBoundedWhateverNamesAreInIt) {
+  const std::string name = "/" + std::string(4000, 'c') + "\n";
+  const absl::Status status =
+      MakeError(v1::QUOTA_SESSIONS, "more of cgroup " + name,
+                {.limit_name = "sessions of cgroup " + name, .advice = "Use " + name});
+  const auto detail = DetailOf(status);
+  EXPECT_LT(status.message().size(), 1700u);
+  EXPECT_LT(detail->SerializeAsString().size(), 1000u);
+  EXPECT_EQ(detail->limit_name().substr(0, 21), "sessions of cgroup /c");
+  EXPECT_NE(std::string(status.message()).find(detail->advice()), std::string::npos);
+}
+
 TEST(LocalError, SaysWhatWhyAndWhatToDo) {
   const absl::Status status =
       LocalError(absl::StatusCode::kUnavailable, "cannot do it", ENOENT, "Do that.");

@@ -13,10 +13,7 @@ constexpr size_t kMappingsOfThreads = 64;
 // Of gRPC connections: how many of a client's own stand is up to it. For each the daemon has two,
 // gRPC's and the one by which it sees the end.
 size_t ConnectionFds(const v1::GetStatusResponse& status) {
-  for (const v1::Quota& quota : status.quotas()) {
-    if (quota.name().rfind("connections", 0) == 0) return 2 * quota.used();
-  }
-  return 0;
+  return 2 * status.totals().connections();
 }
 
 }  // namespace

@@ -82,7 +82,8 @@ bool Terminal::IsPlain() const {
 bool Terminal::GaveTheScreenBack() {
   const std::string& written = Written();
   const auto last = [&](const char* text) { return written.rfind(text) + 1; };
-  return last("\x1b[?1049l") > last("\x1b[?1049h") && last("\x1b[?25h") > last("\x1b[?25l");
+  return last("\x1b[?1049l") > last("\x1b[?1049h") && last("\x1b[?25h") > last("\x1b[?25l") &&
+         last("\x1b[?7h") > last("\x1b[?7l");
 }
 
 }  // namespace mrd::e2e

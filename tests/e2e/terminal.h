@@ -35,8 +35,8 @@ class Terminal {
   std::optional<int> Wait(milliseconds within = kPatience);
   // Echo and lines, as a shell has it.
   bool IsPlain() const;
-  // What a person sees of it: whether the last switch was back from the alternate screen, and the
-  // cursor is there.
+  // What a person sees of it: whether the last switch was back from the alternate screen, the
+  // cursor is there, and long lines wrap.
   bool GaveTheScreenBack();
 
  private:

@@ -40,6 +40,7 @@ constexpr Setting<uint64_t> kPerUid[] = {
     {"endpoints", &broker::Limits::endpoints}, {"buffers_of_uid", &broker::Limits::buffers_of_uid}};
 constexpr Setting<size_t> kPerSession[] = {{"buffers", &broker::Limits::buffers},
                                            {"calls", &broker::Limits::calls},
+                                           {"calls_of_uid", &broker::Limits::calls_of_uid},
                                            {"ranges_per_call", &broker::Limits::ranges_per_call},
                                            {"queued", &broker::Limits::queued},
                                            {"queued_in_all", &broker::Limits::queued_in_all}};

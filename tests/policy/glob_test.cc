@@ -77,7 +77,7 @@ TEST(Glob, ProblemsAreNamed) {
 TEST(Text, OnlyWhatATerminalTakesIsPrintable) {
   EXPECT_TRUE(IsPrintable("caf\xc3\xa9 \xf0\x9f\x98\x80"));
   for (const char* bad : {"a\n", "\x1b[2J", "\x7f", "\xc2\x85", "\xff", "\xc0\x80", "\xed\xa0\x80",
-                          "\xf4\x90\x80\x80", "\xe2\x82"}) {
+                          "\xf4\x90\x80\x80", "\xe2\x82", "\u2028", "\u202e", "\u2066"}) {
     EXPECT_FALSE(IsPrintable(bad)) << bad;
     EXPECT_TRUE(IsPrintable(Printable(bad))) << bad;
   }

@@ -58,6 +58,18 @@ TEST(Find, ACgroupIsCountedAtThePatternSoThatOnesBelowGainNothing) {
   EXPECT_EQ(policy.Find({.uid = 1, .cgroup = "/kube"}).account, "uid 1");
 }
 
+TEST(Find, WhatTheDaemonBoundsByUserCountsAsTheLimitsDo) {
+  const Policy policy = From("rules { name: \"pods\" cgroup: \"/kube/*\" }");
+  const auto user = [&](const Subject& subject) { return policy.Find(subject).user; };
+  EXPECT_EQ(user({.uid = 5}), 5u);
+  const uint32_t pod1 = user({.uid = 0, .cgroup = "/kube/pod1"});
+  EXPECT_NE(pod1, 0u) << "a pod's uid 0 is not the host's";
+  EXPECT_NE(pod1, user({.uid = 0, .cgroup = "/kube/pod2"}));
+  EXPECT_EQ(pod1, user({.uid = 7, .cgroup = "/kube/pod1/mine"}));
+  EXPECT_EQ(user({.uid = 0, .cgroup = "/kube/pod1", .admin = true}), kAdmins);
+  EXPECT_EQ(policy.Find({.uid = 0, .admin = true}).account, "admins");
+}
+
 TEST(Find, TheWidestPatternOfARuleCounts) {
   const Policy policy = From("rules { name: \"a\" cgroup: \"/k/x/*\" cgroup: \"/k/x\" }");
   EXPECT_EQ(policy.Find({.uid = 1, .cgroup = "/k/x/y"}).account, "cgroup /k/x");

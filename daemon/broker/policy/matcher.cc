@@ -63,6 +63,8 @@ bool Matcher::Covers(const Matcher& other) const {
   if (other.cgroups_.empty()) return false;
   return std::all_of(
       other.cgroups_.begin(), other.cgroups_.end(), [this](const std::string& narrow) {
+        // Mostly it is the same, or none: each rule is looked at with each of the others.
+        if (std::binary_search(cgroups_.begin(), cgroups_.end(), narrow)) return true;
         return std::any_of(cgroups_.begin(), cgroups_.end(),
                            [&](const std::string& wide) { return PathCovers(wide, narrow); });
       });

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -64,12 +65,16 @@ Policy::Policy(v1::Policy rules, const broker::Limits& built_in, const broker::L
 }
 
 Match Policy::Find(const Subject& subject) const {
+  const auto with = [&subject](const TermsRef& terms, const std::string& cgroup) -> Match {
+    if (subject.admin) return {terms, "admins", kAdmins};
+    if (cgroup.empty()) return {terms, AccountOfUid(subject.uid), subject.uid};
+    return {terms, "cgroup " + cgroup, static_cast<uint32_t>(absl::HashOf(cgroup))};
+  };
   for (const Compiled& rule : compiled_) {
     std::string cgroup;
-    if (!rule.matcher.Matches(subject, &cgroup)) continue;
-    return {rule.terms, cgroup.empty() ? AccountOfUid(subject.uid) : "cgroup " + cgroup};
+    if (rule.matcher.Matches(subject, &cgroup)) return with(rule.terms, cgroup);
   }
-  return {built_in_, AccountOfUid(subject.uid)};
+  return with(built_in_, "");
 }
 
 std::string Policy::ChangesTo(const Policy& next) const {

@@ -19,12 +19,19 @@ struct Subject {
   uint32_t uid = 0;
   std::vector<uint32_t> gids = {};  // The primary one and the supplementary ones.
   std::string cgroup = {};          // Empty: not known.
-  bool admin = false;               // Is not refused by `deny`.
+  bool admin = false;  // Is not refused by `deny`, and counts with no others than admins.
 };
+
+// A user that no process is. Containers have a uid 0 as well, and must not lock the operator out
+// by what they do with it.
+inline constexpr uint32_t kAdmins = UINT32_MAX;
 
 struct Match {
   TermsRef terms;
-  std::string account;  // "uid 1000", "cgroup /kubepods.slice/pod7"
+  std::string account;  // "uid 1000", "cgroup /kubepods.slice/pod7", "admins"
+  // The same as a number, for what the daemon itself bounds by user: the uid, where that is the
+  // account. Two cgroups have the same by chance only, and then share those bounds.
+  uint32_t user = 0;
 };
 
 std::string AccountOfUid(uint32_t uid);

@@ -27,7 +27,11 @@ Character First(std::string_view text) {
   return {code, bytes};
 }
 
-bool IsControl(uint32_t code) { return code < 0x20 || (code >= 0x7f && code < 0xa0); }
+// C0, DEL and C1; line ends, and what turns text around.
+bool IsControl(uint32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x2028 && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
 
 }  // namespace
 

@@ -11,7 +11,8 @@ namespace mrd::policy {
 // The first byte that does not belong to well-formed UTF-8; text.size() where all do.
 size_t InvalidUtf8At(std::string_view text);
 
-// Well-formed UTF-8 without control characters (C0, DEL, C1).
+// Well-formed UTF-8 without control characters (C0, DEL, C1), line ends of Unicode, and characters
+// that turn round what stands beside them (U+202E ...): a name must not show as another one.
 bool IsPrintable(std::string_view text);
 
 // With a '?' for each byte of what is not.

@@ -160,7 +160,12 @@ absl::StatusOr<ListenSocket> ListenSocket::Open(const std::string& text) {
   if (in_files) {
     made.path_ = path;
     made.file_.reset(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-    if (chmod(path.c_str(), kMode) < 0) return Failed(text, "the mode of the socket");
+    // By its descriptor: who may write to the directory may have laid a link to another file there.
+    struct stat there;
+    if (fstat(made.file_.get(), &there) < 0 || !S_ISSOCK(there.st_mode) ||
+        chmod(absl::StrCat("/proc/self/fd/", made.file_.get()).c_str(), kMode) < 0) {
+      return Failed(text, "the mode of the socket");
+    }
   }
   if (listen(made.socket.get(), 16) < 0) return Failed(text, "another port may be free");
   made.where = NameOf(made.socket.get(), text);

@@ -13,11 +13,13 @@ constexpr char kDetailUrl[] = "type.googleapis.com/mrd.v1.ErrorDetail";
 // Of what is wrong: it may repeat a name that a client chose, and all metadata of an answer has
 // to fit into 8 KiB.
 constexpr size_t kMostBytes = 1000;
+constexpr size_t kMostNameBytes = 300;    // Of a limit: it may have a cgroup in it.
+constexpr size_t kMostAdviceBytes = 600;  // It may list what a rule allows.
 
 // Well-formed UTF-8 that may be shown on a terminal, and of a length that people read.
-std::string Shown(std::string text) {
-  if (text.size() > kMostBytes) {
-    size_t end = kMostBytes;
+std::string Shown(std::string text, size_t most) {
+  if (text.size() > most) {
+    size_t end = most;
     while (end > 0 && (text[end] & 0xc0) == 0x80) --end;  // Not within a character.
     text.resize(end);
     text += "...";
@@ -109,11 +111,11 @@ absl::Status MakeError(v1::Reason reason, std::string what, ErrorFacts facts) {
     detail.set_errno_value(facts.errno_value);
     detail.set_errno_name(ErrnoName(facts.errno_value));
   }
-  detail.set_limit_name(std::move(facts.limit_name));
+  detail.set_limit_name(Shown(std::move(facts.limit_name), kMostNameBytes));
   detail.set_limit(facts.limit);
   detail.set_used(facts.used);
-  what = Shown(std::move(what));
-  facts.advice = Shown(std::move(facts.advice));
+  what = Shown(std::move(what), kMostBytes);
+  facts.advice = Shown(std::move(facts.advice), kMostAdviceBytes);
   if (!facts.advice.empty()) {
     what += ". ";
     what += facts.advice;
