@@ -62,7 +62,7 @@ void RaiseDescriptorLimit() {
 }
 
 // What `limits` come to with so many descriptors: a uid's sessions and connections, which are two
-// each, and its buffers have at most half of all, its endpoints a 16th.
+// each, and its buffers have at most half of all, its endpoints a 16th; all of them seven eighths.
 broker::Limits FitDescriptors(broker::Limits limits) {
   rlimit files;
   if (getrlimit(RLIMIT_NOFILE, &files) < 0) return limits;
@@ -72,6 +72,7 @@ broker::Limits FitDescriptors(broker::Limits limits) {
   limits.connections = std::min<uint64_t>(limits.connections, most / 16);
   limits.endpoints = std::min<uint64_t>(limits.endpoints, most / 16);
   limits.buffers_of_uid = std::min<uint64_t>(limits.buffers_of_uid, most / 4);
+  limits.descriptors = std::min<uint64_t>(limits.descriptors, most - most / 8);
   return limits;
 }
 

@@ -33,6 +33,12 @@ constexpr Account kAccounts[] = {
      "Release buffers (release_after does it at once), or ask the operator for a higher limit"},
 };
 
+// Of the daemon's. A session's: its socket and a pidfd; a connection's: gRPC's, and one that tells
+// its end.
+uint64_t Descriptors(const Amounts& amounts) {
+  return 2 * amounts.sessions + 2 * amounts.connections + amounts.endpoints + amounts.buffers;
+}
+
 // What an amount of an account is called: "pinned bytes of uid 1000".
 std::string NameOf(const Account& account, const std::string& of) {
   return absl::StrCat(account.name, " of ", of);
@@ -77,7 +83,29 @@ uint32_t Holder::user() const {
   return match_.user;
 }
 
-Books::Books(const Limits& limits) : policy_(std::make_shared<const policy::Policy>(limits)) {}
+Books::Books(const Limits& limits)
+    : most_descriptors_(limits.descriptors),
+      policy_(std::make_shared<const policy::Policy>(limits)) {}
+
+absl::Status Books::CheckDescriptorsLocked(const Amounts& amounts) const {
+  const uint64_t wanted = Descriptors(amounts);
+  const uint64_t have = Descriptors(total_);
+  if (wanted == 0 || (have <= most_descriptors_ && wanted <= most_descriptors_ - have)) {
+    return absl::OkStatus();
+  }
+  v1::Reason reason = v1::QUOTA_SESSIONS;
+  for (const Account& account : kAccounts) {
+    if (amounts.*account.amount > 0) reason = account.reason;
+  }
+  return MakeError(reason,
+                   absl::StrCat("clients hold ", have, " of the ", most_descriptors_,
+                                " descriptors that the daemon has for all of them"),
+                   {.limit_name = "descriptors for clients",
+                    .limit = most_descriptors_,
+                    .used = have,
+                    .advice = "Try again later; the operator can raise LimitNOFILE, and see by "
+                              "mrctl top who has how many"});
+}
 
 void Books::AddLocked(const std::string& account, const Amounts& amounts) {
   if (amounts != Amounts{}) by_account_[account] += amounts;
@@ -125,6 +153,9 @@ absl::Status Books::Book(Holder& holder, const Amounts& amounts) {
          .limit = limit,
          .used = have,
          .advice = account.advice});
+  }
+  if (!holder.subject_.admin) {
+    if (auto room = CheckDescriptorsLocked(amounts); !room.ok()) return room;
   }
   AddLocked(of, amounts);
   holder.booked_ += amounts;

@@ -79,7 +79,8 @@ class Books {
 
   // All of `amounts` for this holder's account, or nothing and QUOTA_SESSIONS, QUOTA_REGIONS,
   // QUOTA_BYTES, QUOTA_ENDPOINTS, QUOTA_BUFFERS, with the limit and what is used; or POLICY_DENIED,
-  // for all but connections, where its rule refuses it.
+  // for all but connections, where its rule refuses it. The same reasons where all accounts but
+  // the admins' have the descriptors that there are for them.
   absl::Status Book(Holder& holder, const Amounts& amounts);
   // REQUIRES: it was booked.
   void Release(Holder& holder, const Amounts& amounts);
@@ -101,8 +102,10 @@ class Books {
   friend class Holder;
 
   void AddLocked(const std::string& account, const Amounts& amounts) MRD_REQUIRES(mutex_);
+  absl::Status CheckDescriptorsLocked(const Amounts& amounts) const MRD_REQUIRES(mutex_);
   void RemoveLocked(const std::string& account, const Amounts& amounts) MRD_REQUIRES(mutex_);
 
+  const uint64_t most_descriptors_;
   Mutex setting_;  // One policy at a time; before mutex_.
   mutable Mutex mutex_;
   policy::PolicyRef policy_ MRD_GUARDED_BY(mutex_);

@@ -30,6 +30,9 @@ struct Limits {
 
   // Of the daemon.
   size_t queued_in_all = 4096;
+  // That all of them hold together, admins excepted: what is left is for the daemon's own, and for
+  // the operator, however many users there are.
+  uint64_t descriptors = UINT64_MAX;
 
   // Buffers that can shrink under the device are taken.
   bool unsealed = false;

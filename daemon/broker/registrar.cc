@@ -21,10 +21,10 @@ Registrar::Registrar(const Limits& limits, size_t threads, Observer& observer)
     : limits_(limits), observer_(observer) {
   if (threads == 0) threads = std::max(4u, std::thread::hardware_concurrency());
   most_a_session_ = std::max<size_t>(1, threads / 2);
-  most_a_uid_ = threads > 2 ? threads - 1 : 1;
-  most_work_a_uid_ = threads > 3 ? threads - 2 : 1;
-  thread_count_ = threads;
-  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(); });
+  most_a_uid_ = std::max<size_t>(1, threads - 1);
+  thread_count_ = threads + 1;
+  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { Run(/*apart=*/false); });
+  threads_.emplace_back([this] { Run(/*apart=*/true); });
 }
 
 Registrar::~Registrar() {
@@ -33,6 +33,7 @@ Registrar::~Registrar() {
     ending_ = true;
   }
   changed_.NotifyAll();
+  ends_changed_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -44,6 +45,7 @@ void Registrar::Enqueue(const Owner& owner, uint64_t weight, Task task) {
   ++by_uid_[owner.uid].waiting;
   ++queued_;
   changed_.NotifyOne();
+  if (owner.ends) ends_changed_.NotifyOne();
 }
 
 absl::Status Registrar::CheckRoomLocked(const Owner& owner) const {
@@ -110,19 +112,17 @@ Registrar::Load Registrar::load() const {
   return {queued_, running_, thread_count_};
 }
 
-bool Registrar::MayRunLocked(const Share& share) const {
-  if (share.running >= most_a_session_) return false;
-  const UidShare& uid = by_uid_.at(share.owner.uid);
-  if (uid.running >= most_a_uid_) return false;
-  return share.owner.ends || uid.running - uid.ends_running < most_work_a_uid_;
+bool Registrar::MayRunLocked(const Share& share, bool apart) const {
+  if (apart) return share.owner.ends;
+  return share.running < most_a_session_ && by_uid_.at(share.owner.uid).running < most_a_uid_;
 }
 
-bool Registrar::NextLocked(Owner* owner, Item* item) {
+bool Registrar::NextLocked(bool apart, Owner* owner, Item* item) {
   const bool oldest_first = picks_ % kFairEvery == 0;
   Shares::iterator best = shares_.end();
   std::deque<Item>* best_queue = nullptr;
   for (auto share = shares_.begin(); share != shares_.end(); ++share) {
-    if (!MayRunLocked(share->second)) continue;
+    if (!MayRunLocked(share->second, apart)) continue;
     for (auto* queue : {&share->second.light, &share->second.heavy}) {
       if (queue->empty()) continue;
       const bool light = queue == &share->second.light;
@@ -139,46 +139,49 @@ bool Registrar::NextLocked(Owner* owner, Item* item) {
   *owner = best->second.owner;
   *item = std::move(best_queue->front());
   best_queue->pop_front();
-  ++best->second.running;
   UidShare& of_uid = by_uid_.at(owner->uid);
   --of_uid.waiting;
-  ++of_uid.running;
-  of_uid.ends_running += owner->ends;
+  ++(apart ? best->second.running_apart : best->second.running);
+  ++(apart ? of_uid.running_apart : of_uid.running);
   ++running_;
   --queued_;
   return true;
 }
 
-void Registrar::EndedLocked(const Owner& owner) {
+void Registrar::EndedLocked(bool apart, const Owner& owner) {
   --running_;
-  const auto share = shares_.find({owner.session_id, owner.ends});
-  if (--share->second.running == 0 && share->second.waiting() == 0) shares_.erase(share);
+  const auto found = shares_.find({owner.session_id, owner.ends});
+  Share& share = found->second;
+  --(apart ? share.running_apart : share.running);
+  if (share.running + share.running_apart + share.waiting() == 0) shares_.erase(found);
   const auto of_uid = by_uid_.find(owner.uid);
-  of_uid->second.ends_running -= owner.ends;
-  if (--of_uid->second.running == 0 && of_uid->second.waiting == 0) by_uid_.erase(of_uid);
+  UidShare& uid = of_uid->second;
+  --(apart ? uid.running_apart : uid.running);
+  if (uid.running + uid.running_apart + uid.waiting == 0) by_uid_.erase(of_uid);
   changed_.NotifyOne();  // One more of theirs may run now.
 }
 
-void Registrar::Run() {
+void Registrar::Run(bool apart) {
   mutex_.Lock();
   for (;;) {
     Owner owner;
     Item item;
-    if (NextLocked(&owner, &item)) {
+    if (NextLocked(apart, &owner, &item)) {
       mutex_.Unlock();
       observer_.TaskWaited(std::chrono::steady_clock::now() - item.queued);
       item.task();
       item.task = nullptr;  // What it held may take long to go: not under the lock.
       mutex_.Lock();
-      EndedLocked(owner);
+      EndedLocked(apart, owner);
     } else if (ending_ && queued_ == 0) {
       break;
     } else {
-      changed_.Wait(mutex_);
+      (apart ? ends_changed_ : changed_).Wait(mutex_);
     }
   }
   mutex_.Unlock();
   changed_.NotifyAll();
+  ends_changed_.NotifyAll();
 }
 
 }  // namespace mrd::broker

@@ -1,7 +1,7 @@
 // The threads that pin, map and deregister: work that may take seconds. Bounded, and fair: one
-// session has at most half of the threads, and all sessions of a uid leave one to others and
-// another to their ends; small work goes before large; beyond a bounded queue the answer is BUSY at
-// once.
+// session has at most half of the threads, and all sessions of a uid leave one to others; one more
+// thread does nothing but ends that no client asked for; small work goes before large; beyond a
+// bounded queue the answer is BUSY at once.
 #ifndef MRD_DAEMON_BROKER_REGISTRAR_H_
 #define MRD_DAEMON_BROKER_REGISTRAR_H_
 
@@ -26,7 +26,8 @@ namespace mrd::broker {
 struct Owner {
   uint64_t session_id;
   uint32_t uid;
-  // Ends that the client did not ask for: a share apart, so that no work of its own delays them.
+  // Ends that the client did not ask for: a share apart, and a thread of their own, so that none of
+  // its work delays them.
   bool ends = false;
 };
 
@@ -39,7 +40,7 @@ class Registrar {
  public:
   using Task = absl::AnyInvocable<void()>;
 
-  // `threads` of 0: one a core, at least four.
+  // `threads` of 0: one a core, at least four. One more is made for ends.
   // `observer` outlives it.
   Registrar(const Limits& limits, size_t threads, Observer& observer = Observer::None());
   // Runs what is queued, then ends the threads.
@@ -86,32 +87,35 @@ class Registrar {
     Owner owner;
     std::deque<Item> light;  // Cleanup and small work.
     std::deque<Item> heavy;
-    size_t running = 0;
+    size_t running = 0;        // On the threads that it shares with others' work.
+    size_t running_apart = 0;  // On that for ends.
     size_t waiting() const { return light.size() + heavy.size(); }
   };
   using Shares = absl::flat_hash_map<std::pair<uint64_t, bool>, Share>;  // By id and `ends`.
   struct UidShare {
     size_t waiting = 0;
     size_t running = 0;
-    size_t ends_running = 0;  // Of these.
+    size_t running_apart = 0;
   };
 
   bool RunHere(Task& task);
-  // Whether its share, and that of its uid, leave room for one more.
-  bool MayRunLocked(const Share& share) const MRD_REQUIRES(mutex_);
+  // Whether its share, and that of its uid, leave room for one more. `apart`: on the thread for
+  // ends.
+  bool MayRunLocked(const Share& share, bool apart) const MRD_REQUIRES(mutex_);
   // OK, or BUSY with the limit that is reached.
   absl::Status CheckRoomLocked(const Owner& owner) const MRD_REQUIRES(mutex_);
   void Enqueue(const Owner& owner, uint64_t weight, Task task) MRD_REQUIRES(mutex_);
   // The item to run next, and whose; false: none may run now.
-  bool NextLocked(Owner* owner, Item* item) MRD_REQUIRES(mutex_);
-  void EndedLocked(const Owner& owner) MRD_REQUIRES(mutex_);
-  void Run();
+  bool NextLocked(bool apart, Owner* owner, Item* item) MRD_REQUIRES(mutex_);
+  void EndedLocked(bool apart, const Owner& owner) MRD_REQUIRES(mutex_);
+  void Run(bool apart);
 
   const Limits limits_;
   Observer& observer_;
   std::atomic<int> inline_slots_{0};
   mutable Mutex mutex_;
   CondVar changed_;
+  CondVar ends_changed_;  // For the thread that does nothing else.
   // Of those that have work queued or running.
   Shares shares_ MRD_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint32_t, UidShare> by_uid_ MRD_GUARDED_BY(mutex_);
@@ -122,7 +126,6 @@ class Registrar {
   bool ending_ MRD_GUARDED_BY(mutex_) = false;
   size_t most_a_session_ = 1;
   size_t most_a_uid_ = 1;
-  size_t most_work_a_uid_ = 1;  // Of these; the rest is for ends.
   size_t thread_count_ = 0;
   std::vector<std::thread> threads_;
 };

@@ -190,5 +190,24 @@ TEST(Books, AgreeWithWhatIsHeldWhilePoliciesComeAndGo) {
   EXPECT_EQ(in_accounts, kept);
 }
 
+TEST(Books, UsersTogetherLeaveDescriptorsToTheOperator) {
+  Limits limits;
+  limits.descriptors = 10;
+  Books books(limits);
+  const auto one = books.Join({.uid = 1});
+  const auto other = books.Join({.uid = 2});
+  const auto admin = books.Join({.uid = 0, .admin = true});
+  ASSERT_TRUE(books.Book(*one, {.sessions = 1, .connections = 1, .buffers = 3}).ok());
+  ASSERT_TRUE(books.Book(*other, {.sessions = 1}).ok());
+  const auto refused = books.Book(*other, {.connections = 1});
+  EXPECT_EQ(ReasonOf(refused), v1::QUOTA_SESSIONS);
+  EXPECT_EQ(DetailOf(refused)->limit(), 10u);
+  EXPECT_EQ(DetailOf(refused)->used(), 9u);
+  EXPECT_TRUE(books.Book(*other, {.buffers = 1}).ok());
+  EXPECT_EQ(ReasonOf(books.Book(*other, {.buffers = 1})), v1::QUOTA_BUFFERS);
+  EXPECT_TRUE(books.Book(*other, {.regions = 1}).ok()) << "needs none";
+  EXPECT_TRUE(books.Book(*admin, {.sessions = 1, .connections = 1}).ok());
+}
+
 }  // namespace
 }  // namespace mrd::broker

@@ -69,35 +69,53 @@ TEST(Registrar, RefusesAtOnceBeyondTheBoundOfASession) {
   EXPECT_TRUE(ended) << "a cleanup is never refused";
 }
 
-TEST(Registrar, TheSessionsOfAUidLeaveAThreadToOthersAndOneToTheirEnds) {
+TEST(Registrar, TheSessionsOfAUidLeaveAThreadToOthersAndEndsHaveOne) {
   Limits limits;
-  limits.queued_of_uid = 4;
+  limits.queued_of_uid = 3;
   std::promise<void> release;
   const auto released = release.get_future().share();
-  std::latch started(2), ends_started(1);
-  std::promise<void> other_ran;
+  std::latch started(3);
+  std::promise<void> other_ran, end_ran;
   Registrar registrar(limits, 4);
   uint64_t session = 0;
   const auto hold = [&] {
     started.count_down();
     released.wait();
   };
-  for (int i = 0; i < 2; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, hold).ok());
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, hold).ok());
   started.wait();
-  ASSERT_TRUE(registrar.Submit({++session, 7}, 0, [] {}).ok());
-  EXPECT_EQ(registrar.queued(), 1u);
-  registrar.SubmitCleanup({1, 7, /*ends=*/true}, [&] {
-    ends_started.count_down();
-    released.wait();
-  });
-  ends_started.wait();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(registrar.Submit({++session, 7}, 0, [] {}).ok());
   const auto refusal = registrar.Submit({++session, 7}, 0, [] {});
   EXPECT_EQ(ReasonOf(refusal), v1::BUSY);
   EXPECT_EQ(DetailOf(refusal)->limit_name(), "queued registrations of the uid");
+  registrar.SubmitCleanup({1, 7, /*ends=*/true}, [&] { end_ran.set_value(); });
+  end_ran.get_future().wait();
   ASSERT_TRUE(registrar.Submit({++session, 8}, 0, [&] { other_ran.set_value(); }).ok());
   other_ran.get_future().wait();
-  EXPECT_EQ(registrar.queued(), 4u);
+  EXPECT_EQ(registrar.queued(), 3u);
+  release.set_value();
+}
+
+// Whatever others do.
+TEST(Registrar, AnEndDoesNotWaitForWorkThatHasAllThreads) {
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  std::latch started(4);
+  std::promise<void> end_ran;
+  Registrar registrar(Limits(), 4);
+  for (uint64_t session = 1; session <= 4; ++session) {
+    const Owner owner{session, static_cast<uint32_t>(session)};
+    ASSERT_TRUE(registrar
+                    .Submit(owner, 0,
+                            [&] {
+                              started.count_down();
+                              released.wait();
+                            })
+                    .ok());
+  }
+  started.wait();
+  registrar.SubmitCleanup({1, 1, /*ends=*/true}, [&] { end_ran.set_value(); });
+  end_ran.get_future().wait();
   release.set_value();
 }
 

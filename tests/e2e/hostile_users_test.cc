@@ -116,8 +116,7 @@ TEST_F(HostileUsersTest, CancelledCallsCountAsLongAsTheDaemonWorksOnThem) {
          .set = "calls_of_uid=" + std::to_string(kMost)});
   RawClient hog(dir());
   RawClient other(dir());  // Of the same user.
-  auto request = RequestFor(hog.Pass(memory_), memory_);
-  request.set_request_id("again");
+  const auto request = RequestFor(hog.Pass(memory_), memory_);
   std::thread first([&] { EXPECT_TRUE(hog.Register(request).ok()); });
   ASSERT_TRUE(WaitUntil(kPatience, [&] { return Look().regions == 1; })) << "it has booked";
   const auto stub = v1::Registration::NewStub(MakeChannel(dir()));
