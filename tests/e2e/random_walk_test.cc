@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <random>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -44,9 +45,10 @@ class RandomWalkTest : public DaemonTest {
          .report = {}});
   }
 
-  // All at once; `kills` of them die meanwhile, and others take their places.
-  void Do(const std::string& command, int kills) {
+  // All at once; an operator revokes so many times, and `kills` of them die, meanwhile.
+  void Do(const std::string& command, int kills, int revocations = 0) {
     for (Client& client : clients_) client.process->Write(command);
+    for (int i = 0; i < revocations / 2; ++i) RevokeSome();
     std::shuffle(clients_.begin(), clients_.end(), random_);
     for (int i = 0; i < kills; ++i) {
       std::this_thread::sleep_for(milliseconds(random_() % 20));
@@ -54,11 +56,26 @@ class RandomWalkTest : public DaemonTest {
       Add(clients_.back().report.walked);
       clients_.pop_back();  // Which waits for its end.
     }
+    for (int i = 0; i < revocations / 2; ++i) RevokeSome();
     for (Client& client : clients_) {
       const auto line = client.process->Read(3 * kPatience);
       Require(line.has_value(), "a client ended: see above");
       client.report = ReportOf(*line);
     }
+  }
+
+  void RevokeSome() {
+    const auto listed = admin().ListAllLeases();
+    Require(listed.ok(), "list: " + listed.text());
+    const auto& leases = listed.response.leases();
+    if (leases.empty()) return;
+    std::set<uint64_t> ids;
+    for (int i = 1 + static_cast<int>(random_() % 5); i > 0; --i) {
+      ids.insert(leases[static_cast<int>(random_() % leases.size())].lease().lease_id());
+    }
+    const auto revoked = admin().RevokeLeases({ids.begin(), ids.end()});
+    // One has ended meanwhile: then all others stand.
+    Require(revoked.ok() || revoked.reason() == v1::LEASE_UNKNOWN, "revoke: " + revoked.text());
   }
 
   void Add(const Walked& walked) {
@@ -180,20 +197,22 @@ TEST_F(RandomWalkTest, BooksAreTheTruthAllAlong) {
     daemon().Control(failing + (rounds % 5 == 4 ? "pd" : "reg") + " ENOMEM@" +
                      std::to_string(1 + random_() % 30));
     const int dying = static_cast<int>(random_() % 4);
-    Do("walk 40", dying);
+    Do("walk 40", dying, /*revocations=*/10);
     kills += dying;
+    Do("report", 0);  // Who had walked may have lost a lease since.
     const bool leave = rounds % 4 == 3;
     if (leave) Do("leave", 0);
     ExpectAgreement(/*in_named=*/!leave);
   }
   const Walked walked = Total();
   printf(
-      "%d rounds, %d kills, %llu steps in %.1f s: %llu registered, %llu lapsed, %llu refused "
-      "(%llu by quotas, %llu by faults), %llu hang-ups\n",
+      "%d rounds, %d kills, %llu steps in %.1f s: %llu registered, %llu lapsed, %llu revoked, %llu "
+      "refused (%llu by quotas, %llu by faults), %llu hang-ups\n",
       rounds, kills, static_cast<unsigned long long>(walked.steps),
       std::chrono::duration<double>(Clock::now() - began).count(),
       static_cast<unsigned long long>(walked.registered),
       static_cast<unsigned long long>(walked.lapsed),
+      static_cast<unsigned long long>(walked.revoked),
       static_cast<unsigned long long>(walked.refused),
       static_cast<unsigned long long>(walked.quotas),
       static_cast<unsigned long long>(walked.faults),
@@ -201,7 +220,8 @@ TEST_F(RandomWalkTest, BooksAreTheTruthAllAlong) {
   // It went everywhere, or has shown nothing.
   EXPECT_GT(kills, 0);
   EXPECT_GT(walked.registered, steps / 10);
-  for (const uint64_t some : {walked.lapsed, walked.refused, walked.quotas, walked.faults}) {
+  for (const uint64_t some :
+       {walked.lapsed, walked.revoked, walked.refused, walked.quotas, walked.faults}) {
     EXPECT_GT(some, steps / 10000);
   }
   EXPECT_GT(walked.hang_ups, 0u);

@@ -2,8 +2,8 @@
 //
 //   walk_client DIR SEED
 //
-// Reads "walk STEPS" and "leave", a line each, and answers each with what the session then holds
-// and what was done since the start, as WalkReport has it.
+// Reads "walk STEPS", "report" and "leave", a line each, and answers each with what the session
+// then holds and what was done since the start, as WalkReport has it.
 #include <iostream>
 #include <sstream>
 

@@ -18,9 +18,10 @@ struct WalkReport {
 template <typename Report, typename Each>
 void ForEachNumber(Report& report, Each each) {
   auto& [session, regions, bytes, leases, buffers, endpoints, domains, named] = report.held;
-  auto& [steps, registered, lapsed, refused, quotas, faults, hang_ups] = report.walked;
-  for (auto* number : {&session, &regions, &bytes, &leases, &buffers, &endpoints, &domains, &named,
-                       &steps, &registered, &lapsed, &refused, &quotas, &faults, &hang_ups}) {
+  auto& [steps, registered, lapsed, revoked, refused, quotas, faults, hang_ups] = report.walked;
+  for (auto* number :
+       {&session, &regions, &bytes, &leases, &buffers, &endpoints, &domains, &named, &steps,
+        &registered, &lapsed, &revoked, &refused, &quotas, &faults, &hang_ups}) {
     each(*number);
   }
 }

@@ -203,22 +203,30 @@ void Walker::RegisterBadly() {
 void Walker::Deregister() {
   if (leases_.empty()) return Register();
   std::set<uint64_t> ids;
-  bool brief = false;
   for (int i = Chance(70) ? 1 : 1 + Any(20); i > 0; --i) {
-    const uint64_t id = AnyKey(leases_);
-    ids.insert(id);
-    brief |= leases_.at(id).brief;
+    ids.insert(AnyKey(leases_));
   }
   std::vector<uint64_t> named(ids.begin(), ids.end());
   if (Chance(10)) {
     named.push_back(Chance(50) ? kUnknownId : named.front());
-    return Refused(client_->Deregister(named), {v1::LEASE_UNKNOWN});
+    return Refused(client_->Deregister(named), {v1::LEASE_UNKNOWN, v1::BUSY});
   }
   const auto ended = client_->Deregister(named);
-  // One may have lapsed meanwhile: then all stand that have not.
-  if (!ended.ok() && brief) return Refused(ended, {v1::LEASE_UNKNOWN});
-  Require(ended.ok(), "deregister: " + ended.text());
+  if (!ended.ok()) {
+    // One lapses meanwhile, or is revoked: all stand that do not.
+    Refused(ended, {v1::LEASE_UNKNOWN, v1::BUSY});
+    return AwaitEndOfOne(ids);
+  }
   for (const uint64_t id : named) leases_.erase(id);
+}
+
+void Walker::AwaitEndOfOne(const std::set<uint64_t>& ids) {
+  const auto deadline = Clock::now() + kPatience;
+  while (
+      std::all_of(ids.begin(), ids.end(), [this](uint64_t id) { return leases_.contains(id); })) {
+    Require(Clock::now() < deadline, "a lease that is no more was told of");
+    TakeEvents(milliseconds(20));
+  }
 }
 
 void Walker::Renew() {
@@ -229,10 +237,13 @@ void Walker::Renew() {
     return;
   }
   const uint64_t id = AnyKey(leases_);
-  if (Chance(20)) return Refused(client_->Renew({id, kUnknownId}), {v1::LEASE_UNKNOWN});
+  if (Chance(20)) return Refused(client_->Renew({id, kUnknownId}), {v1::LEASE_UNKNOWN, v1::BUSY});
   const auto renewed = client_->Renew({id});
-  if (!renewed.ok() && leases_.at(id).brief) return Refused(renewed, {v1::LEASE_UNKNOWN});
-  Require(renewed.ok() && renewed.response.renewed() == 1, "renew: " + renewed.text());
+  if (!renewed.ok()) {
+    Refused(renewed, {v1::LEASE_UNKNOWN, v1::BUSY});
+    return AwaitEndOfOne({id});
+  }
+  Require(renewed.response.renewed() == 1, "one was renewed");
 }
 
 std::set<uint64_t> Walker::Listed() {
@@ -248,10 +259,12 @@ std::set<uint64_t> Walker::Listed() {
 
 void Walker::List() {
   std::set<uint64_t> listed = Listed();
+  std::set<uint64_t> missing;
   for (const auto& [id, lease] : leases_) {
-    Require(listed.erase(id) == 1 || lease.brief, "a lease that lasts is listed");
+    if (listed.erase(id) == 0) missing.insert(id);
   }
   Require(listed.empty(), "none is listed that is not held");
+  for (const uint64_t id : missing) AwaitEndOfOne({id});
 }
 
 void Walker::Join() {
@@ -291,18 +304,18 @@ void Walker::TakeEvents(milliseconds wait) {
     const v1::AttachEvent& event = packet->event();
     if (event.kind() == v1::AttachEvent::EVENTS_LOST) {
       const std::set<uint64_t> listed = Listed();
-      std::erase_if(leases_, [&](const auto& each) {
-        return each.second.brief && !listed.contains(each.first);
-      });
+      std::erase_if(leases_, [&](const auto& each) { return !listed.contains(each.first); });
       continue;
     }
-    Require(event.kind() == v1::AttachEvent::LAPSED, "an event of lapses");
+    const bool lapsed = event.kind() == v1::AttachEvent::LAPSED;
+    Require(lapsed || event.kind() == v1::AttachEvent::REVOKED,
+            "an event of lapses or revocations");
     for (const uint64_t id : event.lease_ids()) {
       const auto found = leases_.find(id);
       if (found == leases_.end()) continue;  // Told of by a list after events were lost.
-      Require(found->second.brief, "a lease that lasts has lapsed");
+      Require(found->second.brief || !lapsed, "a lease that lasts has lapsed");
       leases_.erase(found);
-      ++walked_.lapsed;
+      ++(lapsed ? walked_.lapsed : walked_.revoked);
     }
   }
 }
@@ -314,9 +327,7 @@ void Walker::Settle() {
     Require(Clock::now() < deadline, "what is not renewed lapses, and is told of");
     TakeEvents(milliseconds(100));
   }
-  std::set<uint64_t> held;
-  for (const auto& [id, lease] : leases_) held.insert(id);
-  Require(Listed() == held, "what is listed is what is held");
+  List();
 }
 
 void Walker::LeaveDomains() {

@@ -34,6 +34,7 @@ struct Walked {
   uint64_t steps = 0;
   uint64_t registered = 0;
   uint64_t lapsed = 0;
+  uint64_t revoked = 0;
   uint64_t refused = 0;
   uint64_t quotas = 0;  // Of the refusals.
   uint64_t faults = 0;  // Of the refusals: the device failed.
@@ -78,6 +79,8 @@ class Walker {
   void Repeat(const v1::RegisterRequest& request, const v1::RegisterResponse& first);
   void RegisterBadly();
   void Deregister();
+  // The daemon says that one of these is no more: its event comes, or has come.
+  void AwaitEndOfOne(const std::set<uint64_t>& ids);
   void Renew();
   void List();
   void Join();
