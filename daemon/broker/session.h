@@ -39,7 +39,7 @@ policy::Subject SubjectOf(const Identity& identity);
 // One buffer of a session's, booked for as long as this lives.
 class BookedBuffer {
  public:
-  // Errors: QUOTA_BUFFERS.
+  // Errors: QUOTA_BUFFERS, POLICY_DENIED.
   static absl::StatusOr<BookedBuffer> Make(Books& books, HolderRef holder);
   BookedBuffer() = default;
   BookedBuffer(BookedBuffer&& other) noexcept
@@ -135,7 +135,7 @@ class Session {
   std::shared_ptr<std::atomic<size_t>> calls_of_user = {};  // Of all sessions of the user.
   // Since it attached: counted by whoever does it, shown in its view.
   std::atomic<uint64_t> calls_made{0};
-  std::atomic<uint64_t> renewals{0};  // Renew calls that renewed something.
+  std::atomic<uint64_t> renewals{0};  // Renew calls that were not refused.
   std::atomic<uint64_t> lapses{0};    // Leases.
 
   Mutex mutex;
