@@ -83,7 +83,8 @@ class Broker {
   ~Broker();
 
   // Sessions.
-  // Errors: QUOTA_SESSIONS, POLICY_DENIED, DRAINING. Admins are let in while the operator drains the daemon.
+  // Errors: QUOTA_SESSIONS, POLICY_DENIED, DRAINING. Admins are let in while the operator drains
+  // the daemon.
   absl::StatusOr<SessionRef> Attach(Identity identity, std::string name,
                                     std::shared_ptr<Link> link);
   // Ends it: endpoints, regions, domains, buffers, in this order, on the registrar's threads. At

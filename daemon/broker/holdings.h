@@ -14,7 +14,8 @@ namespace mrd::broker {
 struct HoldingKey {
   uint32_t uid;
   std::string device;
-  std::string domain;  // "private" or "named". Never a name that a client chose: they have no bound.
+  std::string
+      domain;  // "private" or "named". Never a name that a client chose: they have no bound.
 
   bool operator<(const HoldingKey& other) const {
     return std::tie(uid, device, domain) < std::tie(other.uid, other.device, other.domain);

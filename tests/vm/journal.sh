@@ -1,7 +1,7 @@
 #!/bin/bash
 # Runs in the guest with systemd as PID 1: tests/vm/run -s -j DIR tests/vm/journal.sh, DIR with bin/mrd and
 # bin/mrctl. What an operator finds in the journal of a daemon that systemd runs.
-# shellcheck disable=SC1091  # the guest's paths
+# shellcheck disable=SC1091,SC2154  # the guest's paths, and what is set there
 set -uo pipefail
 source /vm/guest/checks.sh
 source /vm/guest/rdma-setup.sh || exit 1
