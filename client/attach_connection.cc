@@ -130,8 +130,9 @@ absl::StatusOr<v1::AttachWelcome> Handshake(int socket, const AttachParameters& 
 absl::Status AttachConnection::Shared::LostError(const std::string& how) const {
   ErrorFacts facts;
   facts.advice =
-      "Its regions and keys are gone. Attach anew and register again once the daemon is back; its "
-      "log says why it ended.";
+      "Its regions and keys are gone. Attach anew and register again, if the daemon has ended when "
+      "it "
+      "is back; its log says why the session ended.";
   return MakeError(v1::SESSION_UNKNOWN,
                    "the session has ended: the daemon at " + parameters.path + " " + how, facts);
 }

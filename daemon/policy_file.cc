@@ -67,6 +67,8 @@ void PolicyFile::Apply(v1::Policy policy) {
   const size_t rules = next->rules();
   const size_t sessions = books_.SetPolicy(std::move(next));
   observer_.PolicyRead(true);
+  // Where there is no file that has been said.
+  if (rules == 0 && path_.empty() && sessions == 0) return;
   spdlog::info("policy in force: {} rules of {}; {}; {} sessions have other terms now", rules,
                FileOf(path_), changes, sessions);
 }

@@ -19,7 +19,7 @@ int ExitCodeOf(const absl::Status& status) {
   const mrd::v1::Reason reason = mrd::ReasonOf(status);
   // The daemon went away while the command ran, or was not there to begin with. A refusal of its
   // own always has a reason.
-  if (reason == mrd::v1::SESSION_UNKNOWN || reason == mrd::v1::DRAINING) return kUnreachable;
+  if (reason == mrd::v1::SESSION_UNKNOWN) return kUnreachable;
   if (reason != mrd::v1::REASON_UNSPECIFIED) return kRefused;
   switch (status.code()) {
     case absl::StatusCode::kUnavailable:
@@ -114,14 +114,6 @@ int Fail(const GlobalOptions& options, const absl::Status& status) {
             reason.empty() ? "" : (" [" + reason + "]").c_str());
   }
   return ExitCodeOf(status);
-}
-
-int FailOfOther(const GlobalOptions& options, const mrd::Client& client,
-                const absl::Status& status) {
-  const int code = Fail(options, status);
-  const bool theirs =
-      mrd::ReasonOf(status) == mrd::v1::SESSION_UNKNOWN && client.SessionStatus().ok();
-  return theirs ? kRefused : code;
 }
 
 void Note(const GlobalOptions& options, const std::string& text) {

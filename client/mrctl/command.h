@@ -33,11 +33,6 @@ absl::StatusOr<mrd::Client> Attach(const GlobalOptions& options, mrd::AttachOpti
 // exit code for it.
 int Fail(const GlobalOptions& options, const absl::Status& status);
 
-// The same where another session was asked for: SESSION_UNKNOWN then means that one, not that the
-// daemon has gone away, as long as `client` has its own.
-int FailOfOther(const GlobalOptions& options, const mrd::Client& client,
-                const absl::Status& status);
-
 // Prints what else there is to know as one line on stderr, with --json as {"note": "..."}.
 void Note(const GlobalOptions& options, const std::string& text);
 

@@ -13,8 +13,8 @@ void Does(CLI::App* command, CommandLine& line, std::function<int()> run) {
   });
 }
 
-void TakesReason(CLI::App* command, std::string* reason) {
-  command->add_option("--reason", *reason, "For the clients and the log: at most 256 bytes")
+CLI::Option* TakesReason(CLI::App* command, std::string* reason) {
+  return command->add_option("--reason", *reason, "For the clients and the log: at most 256 bytes")
       ->type_name("TEXT");
 }
 
@@ -49,16 +49,19 @@ void AddRevoke(CLI::App& app, CommandLine& line) {
 }
 
 void AddDrain(CLI::App& app, CommandLine& line) {
-  CLI::App* drain = app.add_subcommand(
-      "drain", "Let nothing new begin; what stands goes on\nuntil its session ends (admin)");
-  TakesReason(drain, &line.drain.reason);
-  drain
-      ->add_option(
-          "--deadline", line.deadline_text,
-          "After it the sessions that are left are ended:\n10m, 2h. Default: they never are")
-      ->type_name("DURATION")
-      ->check(Parsed(ParseDuration, &line.drain.deadline));
-  drain->add_flag("--undo", line.drain.undo, "Take it back");
+  CLI::App* drain = app.add_subcommand("drain",
+                                       "Let nothing new begin; what stands goes on\nuntil its "
+                                       "session ends (admin). Once more: with\n"
+                                       "this reason and deadline instead");
+  CLI::Option* const reason = TakesReason(drain, &line.drain.reason);
+  CLI::Option* const deadline =
+      drain
+          ->add_option(
+              "--deadline", line.deadline_text,
+              "After it the sessions that are left are ended:\n10m, 2h. Default: they never are")
+          ->type_name("DURATION")
+          ->check(Parsed(ParseDuration, &line.drain.deadline));
+  drain->add_flag("--undo", line.drain.undo, "Take it back")->excludes(reason)->excludes(deadline);
   Does(drain, line, [&line] { return RunDrain(line.global, line.drain); });
 }
 

@@ -1,5 +1,6 @@
 #include "client/mrctl/doctor.h"
 
+#include <errno.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -69,6 +70,9 @@ bool AskDaemon(const GlobalOptions& options, Findings* findings, std::string* fa
                                  .call_timeout = std::chrono::seconds(5)});
   if (!client.ok()) {
     const auto detail = mrd::DetailOf(client.status());
+    const bool refused = detail && (detail->reason() != mrd::v1::REASON_UNSPECIFIED ||
+                                    detail->errno_value() == EACCES);
+    if (refused) *fabric = "unknown";  // There is a daemon, and it has found its devices.
     const std::string advice = detail ? detail->advice() : "";
     std::string text(client.status().message());
     // The message alone says everything; here the advice stands below it.
@@ -120,6 +124,7 @@ bool AskDaemon(const GlobalOptions& options, Findings* findings, std::string* fa
     return true;
   }
   Add(CheckDevices(*fabric, *devices), findings);
+  Add(CheckAllowed(status->policy(), *devices), findings);
   return true;
 }
 
@@ -168,7 +173,7 @@ int RunDoctor(const GlobalOptions& options) {
   Add(CheckSockets(dir), &findings);
   std::string fabric;
   const bool answers = AskDaemon(options, &findings, &fabric);
-  const bool verbs = fabric != "soft";
+  const bool verbs = fabric.empty() || fabric == "verbs";
   if (answers) Add(CheckProcess(ReadProcess("/proc", DaemonPid(dir)), verbs), &findings);
   Add(CheckKernel(ReadKernel(), verbs), &findings);
   const bool problem = std::any_of(findings.begin(), findings.end(), [](const Finding& each) {

@@ -13,6 +13,7 @@
 #include "client/mrctl/command.h"
 #include "mrd/v1/device.pb.h"
 #include "mrd/v1/mrctl.pb.h"
+#include "mrd/v1/policy.pb.h"
 
 namespace mrctl {
 
@@ -55,6 +56,10 @@ Findings CheckSockets(const std::string& dir);
 pid_t DaemonPid(const std::string& dir);
 
 Findings CheckDevices(const std::string& fabric, const std::vector<mrd::v1::Device>& devices);
+
+// Whether the rule that applies here lets it use one of them.
+Findings CheckAllowed(const mrd::v1::AppliedPolicy& policy,
+                      const std::vector<mrd::v1::Device>& devices);
 
 // What a person reads: a line a finding, its remedy below it, and a last line that sums up.
 std::string DoctorText(const Findings& findings);

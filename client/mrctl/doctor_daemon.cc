@@ -8,7 +8,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "absl/strings/str_join.h"
 #include "client/mrctl/doctor.h"
+#include "daemon/broker/policy/glob.h"
 
 namespace mrctl {
 namespace {
@@ -47,6 +49,12 @@ std::string Describe(const struct stat& st) {
   return "mode " + std::string(mode) + ", " + UserName(st.st_uid) + ":" + GroupName(st.st_gid);
 }
 
+std::string IntoGroup(const std::string& group) {
+  if (UserName(geteuid()).rfind("uid ", 0) == 0)
+    return "Run the program with group " + group + " too.";
+  return "usermod -aG " + group + " " + UserName(geteuid()) + ", then log in anew.";
+}
+
 mrd::v1::Finding CheckSocket(const std::string& path) {
   struct stat st;
   if (stat(path.c_str(), &st) != 0) {
@@ -62,8 +70,7 @@ mrd::v1::Finding CheckSocket(const std::string& path) {
   return Problem(
       "sockets",
       "user " + UserName(geteuid()) + " may not connect to " + path + " (" + Describe(st) + ")",
-      by_group ? "usermod -aG " + GroupName(st.st_gid) + " " + UserName(geteuid()) +
-                     ", then log in anew."
+      by_group ? IntoGroup(GroupName(st.st_gid))
                : "Start mrd with --socket-mode 0660 and --socket-group.");
 }
 
@@ -72,8 +79,7 @@ mrd::v1::Finding CheckGroup(const struct stat& socket) {
   if (geteuid() == 0) return Good("group", "root needs no group");
   if (InGroup(socket.st_gid)) return Good("group", "this process is in group " + group);
   if ((socket.st_mode & S_IWOTH) != 0) return Good("group", "the socket is for everybody");
-  return Warning("group", "this process is not in group " + group,
-                 "usermod -aG " + group + " " + UserName(geteuid()) + ", then log in anew.");
+  return Warning("group", "this process is not in group " + group, IntoGroup(group));
 }
 
 }  // namespace
@@ -123,6 +129,20 @@ pid_t DaemonPid(const std::string& dir) {
   }
   close(fd);
   return daemon.pid;
+}
+
+Findings CheckAllowed(const mrd::v1::AppliedPolicy& policy, const std::vector<Device>& devices) {
+  if (policy.devices().empty() || devices.empty()) return {};
+  for (const Device& device : devices) {
+    for (const std::string& glob : policy.devices()) {
+      if (mrd::policy::NameMatches(glob, device.name())) return {};
+    }
+  }
+  return {Problem("policy",
+                  "rule \"" + policy.rule() +
+                      "\" lets this user use no device that is here, only " +
+                      absl::StrJoin(policy.devices(), ", "),
+                  "Let the operator add them to the rule's devices; mrctl devices shows them.")};
 }
 
 Findings CheckDevices(const std::string& fabric, const std::vector<Device>& devices) {

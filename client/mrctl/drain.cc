@@ -37,9 +37,10 @@ int RunDrain(const GlobalOptions& options, const DrainCommand& command) {
     *response.mutable_drain() = *drain;
     return PrintJson(options, response);
   }
-  return Print(options, DrainText(*drain, time(nullptr)) +
-                            "\nmrctl status shows how many are left; mrctl drain --undo takes it "
-                            "back\n");
+  return Print(options,
+               DrainText(*drain, time(nullptr)) +
+                   "\nmrctl status --admin shows how many are left; mrctl drain --undo takes "
+                   "it back\n");
 }
 
 int RunReload(const GlobalOptions& options) {

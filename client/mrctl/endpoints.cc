@@ -33,7 +33,7 @@ int RunEndpoints(const GlobalOptions& options, uint64_t session_id) {
   auto client = Attach(options);
   if (!client.ok()) return Fail(options, client.status());
   auto endpoints = client->ListAllEndpoints(session_id);
-  if (!endpoints.ok()) return FailOfOther(options, *client, endpoints.status());
+  if (!endpoints.ok()) return Fail(options, endpoints.status());
   if (options.json) {
     mrd::v1::ListAllEndpointsResponse response;
     response.mutable_endpoints()->Add(endpoints->begin(), endpoints->end());

@@ -61,7 +61,7 @@ int RunLeases(const GlobalOptions& options, uint64_t session_id, bool wide) {
   auto client = Attach(options);
   if (!client.ok()) return Fail(options, client.status());
   auto leases = client->ListAllLeases(session_id);
-  if (!leases.ok()) return FailOfOther(options, *client, leases.status());
+  if (!leases.ok()) return Fail(options, leases.status());
   if (options.json) {
     mrd::v1::ListAllLeasesResponse response;
     response.mutable_leases()->Add(leases->begin(), leases->end());

@@ -2,7 +2,9 @@
 
 #include <cstdio>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "client/mrctl/table.h"
 #include "client/mrctl/units.h"
 #include "daemon/broker/policy/file.h"
@@ -84,9 +86,9 @@ std::string PolicyText(const AppliedPolicy& applied, bool limits) {
     table.Add({"regions", std::to_string(of.regions())});
     table.Add({"endpoints", std::to_string(of.endpoints())});
     table.Add({"buffers", std::to_string(of.buffers())});
-    table.Add({"buffers of a session", std::to_string(of.buffers_per_session())});
-    table.Add({"calls of a session", std::to_string(of.calls_per_session())});
   }
+  table.Add({"buffers of a session", std::to_string(applied.limits().buffers_per_session())});
+  table.Add({"calls of a session", std::to_string(applied.limits().calls_per_session())});
   table.Add({"ttl of a lease", Ttl(applied.ttl())});
   table.Add({"devices", applied.devices().empty() ? "all" : Join(applied.devices())});
   table.Add({"access", Access(applied)});
@@ -112,6 +114,19 @@ int RunPolicyCheck(const GlobalOptions& options, const std::string& file) {
   return code != kOk || parsed.ok() ? code : kRefused;
 }
 
+// Rules that name what was not given: a client with that may be theirs.
+std::string PassedOver(const mrd::v1::Policy& rules, const ExplainCommand& command) {
+  std::vector<std::string> names;
+  for (const mrd::v1::Rule& rule : rules.rules()) {
+    const bool by_gid = rule.gid_size() + rule.gid_range_size() > 0 && command.gids.empty();
+    const bool by_cgroup = rule.cgroup_size() > 0 && command.cgroup.empty();
+    if (by_gid || by_cgroup) names.push_back(mrd::policy::Printable(rule.name()));
+  }
+  if (names.empty()) return "";
+  return "not looked at, since no --gid or --cgroup was given: rules " +
+         absl::StrJoin(names, ", ") + "\n";
+}
+
 int RunPolicyExplain(const GlobalOptions& options, const ExplainCommand& command) {
   const bool by_default = command.config.empty();
   const std::string file = by_default ? mrd::policy::kDefaultFile : command.config;
@@ -127,6 +142,7 @@ int RunPolicyExplain(const GlobalOptions& options, const ExplainCommand& command
     return Fail(options, absl::FailedPreconditionError("the policy " + file +
                                                        " has errors: mrctl policy check " + file));
   }
+  const mrd::v1::Policy rules = parsed.policy;
   const mrd::policy::Policy policy(std::move(parsed.policy), mrd::broker::Limits(),
                                    mrd::policy::Policy::Unbounded());
   mrd::policy::Subject subject{.uid = static_cast<uint32_t>(command.uid), .cgroup = command.cgroup};
@@ -139,7 +155,10 @@ int RunPolicyExplain(const GlobalOptions& options, const ExplainCommand& command
   std::string who = "uid " + std::to_string(command.uid);
   for (const uint64_t gid : command.gids) who += ", gid " + std::to_string(gid);
   if (!command.cgroup.empty()) who += ", cgroup " + mrd::policy::Printable(command.cgroup);
-  return Print(options, who + ": " + PolicyText(applied, /*limits=*/true));
+  std::string told = who + ": " + PolicyText(applied, /*limits=*/true);
+  const std::string passed_over = PassedOver(rules, command);
+  if (!passed_over.empty()) told += "\n" + passed_over;
+  return Print(options, told);
 }
 
 }  // namespace mrctl

@@ -44,6 +44,15 @@ absl::Status CheckLengthForPeers(const RegisterCommand& command) {
                                     "of 32 bits; register several with --count");
 }
 
+// Which leases an event is about: "lease 17: ", "3 leases (17 ...): ", or nothing.
+std::string WhatOf(const mrd::v1::AttachEvent& event) {
+  const int count = event.lease_ids_size();
+  if (count == 0) return "";
+  const std::string first = std::to_string(event.lease_ids(0));
+  if (count == 1) return "lease " + first + ": ";
+  return std::to_string(count) + " leases (" + first + " ...): ";
+}
+
 // Before memory is made, too. The daemon has the last word: others of this user register and
 // deregister meanwhile.
 absl::Status CheckQuota(const mrd::Client& client, const RegisterCommand& command) {
@@ -59,7 +68,11 @@ absl::Status CheckQuota(const mrd::Client& client, const RegisterCommand& comman
         mrd::v1::QUOTA_BYTES,
         std::to_string(regions) + " times " + std::to_string(command.size) +
             " bytes would pass the limit of " + std::to_string(quota.limit()) + " " + quota.name() +
-            ", of which " + std::to_string(quota.used()) + " are in use",
+            ", of which " + std::to_string(quota.used()) + " are in use (" +
+            (status->policy().rule().empty()
+                 ? "built-in defaults"
+                 : "rule \"" + status->policy().rule() + "\" of the policy") +
+            "); nothing was made, and the daemon was not asked",
         {.limit_name = quota.name(),
          .limit = quota.limit(),
          .used = quota.used(),
@@ -200,7 +213,7 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   mrd::AttachOptions attach;
   attach.name = "mrctl register";
   attach.on_event = [&](const mrd::v1::AttachEvent& event) {
-    if (!event.message().empty()) Note(options, event.message());
+    if (!event.message().empty()) Note(options, WhatOf(event) + event.message());
     peers.OnEvent(event);
   };
   attach.on_lost = [&](const absl::Status& status) {

@@ -49,7 +49,7 @@ int RunRevokeSession(const GlobalOptions& options, const RevokeCommand& command)
   if (!client.ok()) return Fail(options, client.status());
   const uint64_t id = command.ids.front();
   absl::Status revoked = client->RevokeSession(id, command.reason);
-  if (!revoked.ok()) return FailOfOther(options, *client, revoked);
+  if (!revoked.ok()) return Fail(options, revoked);
   const auto gone = WaitGone(*client, id);
   if (!gone.ok()) return Fail(options, gone.status());
   if (!*gone) {

@@ -38,9 +38,12 @@ std::string TextOf(const GetStatusResponse& status) {
   }
   Table table({"LIMIT", ">USED", ">OF", ""});
   for (const auto& quota : status.quotas()) {
-    const bool full = quota.limit() > 0 && quota.used() >= quota.limit() - quota.limit() / 10;
+    const bool nearly = quota.limit() > 0 && quota.used() >= quota.limit() - quota.limit() / 10;
     table.Add({quota.name(), QuotaValue(quota.name(), quota.used()),
-               QuotaValue(quota.name(), quota.limit()), full ? "nearly full" : ""});
+               QuotaValue(quota.name(), quota.limit()),
+               quota.used() >= quota.limit() ? "full"
+               : nearly                      ? "nearly full"
+                                             : ""});
   }
   if (!table.empty()) text += "\n" + table.Text();
   if (status.has_policy()) text += "\n" + PolicyText(status.policy(), /*limits=*/false);

@@ -186,7 +186,8 @@ std::string FormatShortAge(int64_t seconds) {
 }
 
 absl::StatusOr<std::chrono::nanoseconds> ParseDuration(std::string_view text) {
-  const absl::Status invalid = Invalid(text, "a duration such as 500ms, 10s, 5m, 2h or 1d");
+  const absl::Status invalid =
+      Invalid(text, "a duration of more than 0 and at most 365d, such as 500ms, 10s, 5m, 2h or 1d");
   const size_t digits = text.find_first_not_of("0123456789.");
   const std::string_view unit = digits == text.npos ? "s" : text.substr(digits);
   constexpr std::pair<std::string_view, double> kUnits[] = {

@@ -143,7 +143,7 @@ absl::Status Broker::RevokeSession(const SessionRef& admin, uint64_t id,
                                    const std::string& reason) {
   const SessionRef session = SessionById(id);
   if (!session) {
-    return MakeError(v1::SESSION_UNKNOWN, absl::StrCat("no session ", id),
+    return MakeError(v1::NO_SUCH_SESSION, absl::StrCat("no session ", id),
                      {.advice = "ListSessions (mrctl sessions) shows those there are"});
   }
   if (session == admin) {

@@ -140,9 +140,10 @@ bool AttachConnection::ReceiveLocked(int most) {
   return true;
 }
 
-void AttachConnection::Warn(const std::string& what) {
+void AttachConnection::Warn(const std::string& what, v1::Reason reason) {
   broken_ = true;
   log::Fields fields;
+  if (reason != v1::REASON_UNSPECIFIED) fields.Reason(v1::Reason_Name(reason));
   if (session_) fields.Session(session_->id);
   fields.Uid(uid_).Pid(peer_.pid);
   warnings_.Warn(user_,
@@ -264,7 +265,7 @@ bool AttachConnection::Admit() {
   identity.death = !peer_.pidfd ? "hang-up" : clients_pidfd_ ? "pidfd of the client" : "pidfd";
   auto session = broker_.Attach(std::move(identity), name_, shared_from_this());
   if (!session.ok()) {
-    Warn(absl::StrCat("is refused: ", session.status().message()));
+    Warn(absl::StrCat("is refused: ", session.status().message()), ReasonOf(session.status()));
     return Refuse(session.status());
   }
   session_ = *std::move(session);

@@ -88,7 +88,8 @@ class AttachConnection : public broker::Link,
   bool Refuse(const absl::Status& status);
   void Dispose(Packet& packet);
   // Of something that ends the connection: the peer broke the protocol.
-  void Warn(const std::string& what) MRD_REQUIRES(mutex_);
+  void Warn(const std::string& what, v1::Reason reason = v1::REASON_UNSPECIFIED)
+      MRD_REQUIRES(mutex_);
 
   sd_event* const loop_;
   broker::Broker& broker_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/log.h"
 #include "daemon/service/convert.h"
 #include "mrd/v1/status.h"
 
@@ -74,6 +75,12 @@ void ReloadPolicy(broker::Broker& broker, const std::function<absl::Status()>& r
   if (!work.ok()) return call->Finish(work.status());
   broker.registrar().SubmitCleanup(
       call->session()->owner(), [&broker, &reload, call, work = *std::move(work)] {
+        log::Write(spdlog::level::info, "the policy is read anew, for an admin",
+                   log::Fields()
+                       .Add("admin_uid", std::to_string(call->session()->identity.uid))
+                       .Add("admin_pid", call->session()->identity.pid == 0
+                                             ? "hidden"
+                                             : std::to_string(call->session()->identity.pid)));
         const absl::Status read = reload();
         if (read.ok()) {
           call->response().set_rules(broker.books().policy()->rules());

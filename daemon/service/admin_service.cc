@@ -62,12 +62,12 @@ class AdminService : public Service {
     call->Finish(absl::OkStatus());
   }
 
-  // Null: all are meant. Errors: SESSION_UNKNOWN.
+  // Null: all are meant. Errors: NO_SUCH_SESSION.
   absl::StatusOr<broker::SessionRef> SessionNamed(uint64_t id) {
     if (id == 0) return nullptr;
     if (auto session = broker().SessionById(id)) return session;
-    return MakeError(v1::SESSION_UNKNOWN, "no session of this id",
-                     {.advice = "ListSessions shows those there are"});
+    return MakeError(v1::NO_SUCH_SESSION, absl::StrCat("no session ", id),
+                     {.advice = "ListSessions (mrctl sessions) shows those there are"});
   }
 
   void ListAllLeases(Call<v1::ListAllLeasesRequest, v1::ListAllLeasesResponse>* call) {

@@ -38,7 +38,7 @@ _mrctl() {
     --pages) words='4k thp 2m' ;;
     --sort) words='bytes regions calls renewals lapses unclaimed age' ;;
     --session) words=$(_mrctl_ids "${COMP_WORDS[0]}" sessions session_id "${dir[@]}") ;;
-    --device) words=$(timeout 2 "${COMP_WORDS[0]}" devices "${dir[@]}" 2>/dev/null | awk 'NF == 0 { exit } NR > 1 { print $1 }') ;;
+    --device) words=$(timeout 2 "${COMP_WORDS[0]}" devices "${dir[@]}" 2>/dev/null | awk 'NF == 0 { exit } NR > 1 && /^[^ ]/ { print $1 }') ;;
     --domain) words=$(timeout 2 "${COMP_WORDS[0]}" domains "${dir[@]}" 2>/dev/null | awk 'NR > 1 { print $1 }') ;;
     --uid) words=$(compgen -u | xargs -r id -u 2>/dev/null) ;;
     --reason | --deadline | --ttl | --size | --count | --listen | --for | --interval | --gid | --cgroup) return ;;

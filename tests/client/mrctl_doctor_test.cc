@@ -137,6 +137,17 @@ TEST(DoctorDevices, NamesTheOnesThatDoNotServe) {
   Expect(CheckDevices("verbs", {DeviceOf("c0", Device::DOWN, "")}), "link", Finding::PROBLEM);
 }
 
+TEST(CheckAllowed, SaysThatARuleAllowsNoneOfTheDevicesHere) {
+  mrd::v1::AppliedPolicy policy;
+  const std::vector<Device> devices = {DeviceOf("a0", Device::ACTIVE, "10.0.0.1")};
+  EXPECT_TRUE(CheckAllowed(policy, devices).empty()) << "all";
+  policy.set_rule("tight");
+  policy.add_devices("mlx*");
+  Expect(CheckAllowed(policy, devices), "policy", Finding::PROBLEM, "mlx*");
+  policy.add_devices("a?");
+  EXPECT_TRUE(CheckAllowed(policy, devices).empty());
+}
+
 TEST(DoctorText, ShowsEachRemedyBelowItsFinding) {
   EXPECT_EQ(DoctorText({Good("one", "is fine"), Warning("other", "is low", "Raise it.")}),
             "ok      one    is fine\n"

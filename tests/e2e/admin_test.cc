@@ -124,12 +124,12 @@ TEST_P(AdminTest, WhatIsNotThereIsNotRevoked) {
   const uint64_t lease = client.RegisterAll(memory_).lease_id();
   for (const uint64_t unknown : {uint64_t{0}, lease + 12345, UINT64_MAX}) {
     ExpectRefusal(admin().RevokeLeases({lease, unknown}), v1::LEASE_UNKNOWN);
-    ExpectRefusal(admin().RevokeSession(unknown), v1::SESSION_UNKNOWN);
+    ExpectRefusal(admin().RevokeSession(unknown), v1::NO_SUCH_SESSION);
   }
   ExpectRefusal(admin().RevokeLeases({}), v1::INVALID_LENGTH);
   ExpectRefusal(admin().RevokeLeases(std::vector<uint64_t>(10001, lease)), v1::INVALID_LENGTH);
   ExpectRefusal(admin().RevokeSession(admin().session_id()), v1::REQUEST_INVALID);
-  ExpectRefusal(admin().ListAllEndpoints(UINT64_MAX), v1::SESSION_UNKNOWN);
+  ExpectRefusal(admin().ListAllEndpoints(UINT64_MAX), v1::NO_SUCH_SESSION);
   EXPECT_TRUE(client.Deregister({lease}).ok()) << "it stands";
 }
 

@@ -127,7 +127,7 @@ TEST_P(LeasesTest, AnAdminSeesTheLeasesOfAllSessionsInPages) {
       {one.session_id(), first}, {two.session_id(), second}, {one.session_id(), third}};
   EXPECT_EQ(seen, expected);
   EXPECT_EQ(admin().ListAllLeases(two.session_id()).response.leases_size(), 1);
-  EXPECT_EQ(admin().ListAllLeases(999999).reason(), v1::SESSION_UNKNOWN);
+  EXPECT_EQ(admin().ListAllLeases(999999).reason(), v1::NO_SUCH_SESSION);
 
   std::vector<std::string> names;
   after = 0;

@@ -200,7 +200,7 @@ TEST_P(MrctlTest, ASessionThatIsNotThereIsARefusal) {
   StartThis();
   const Outcome run = Mrctl({"leases", "--session=4711"});
   EXPECT_EQ(run.status, 1);
-  EXPECT_THAT(run.err, HasSubstr("[SESSION_UNKNOWN]"));
+  EXPECT_THAT(run.err, HasSubstr("[NO_SUCH_SESSION]"));
 }
 
 TEST_P(MrctlTest, MoreBuffersThanASessionMayHoldAreARefusal) {

@@ -52,6 +52,7 @@ absl::StatusCode CodeOf(v1::Reason reason) {
     case v1::DEVICE_UNKNOWN:
     case v1::DOMAIN_UNKNOWN:
     case v1::LEASE_UNKNOWN:
+    case v1::NO_SUCH_SESSION:
     case v1::ENDPOINT_UNKNOWN:
       return absl::StatusCode::kNotFound;
     case v1::NOT_SEALED:
