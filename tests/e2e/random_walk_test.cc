@@ -197,7 +197,7 @@ TEST_F(RandomWalkTest, BooksAreTheTruthAllAlong) {
     daemon().Control(failing + (rounds % 5 == 4 ? "pd" : "reg") + " ENOMEM@" +
                      std::to_string(1 + random_() % 30));
     const int dying = static_cast<int>(random_() % 4);
-    Do("walk 40", dying, /*revocations=*/10);
+    Do("walk 40", dying, /*revocations=*/static_cast<int>(count / 5));
     kills += dying;
     Do("report", 0);  // Who had walked may have lost a lease since.
     const bool leave = rounds % 4 == 3;

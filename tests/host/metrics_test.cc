@@ -60,7 +60,7 @@ TEST_F(MetricsTest, ShowsWhatSessionsHoldByUidDeviceAndDomain) {
   EXPECT_TRUE(Shows(R"(mrd_regions{uid="1000",device="fake1",domain="private"} 3)"));
   EXPECT_TRUE(Shows(R"(mrd_pinned_bytes{uid="1000",device="fake1",domain="private"} 16384)"));
   EXPECT_TRUE(Shows(R"(mrd_booked_bytes{uid="1000"} 28672)"));
-  EXPECT_TRUE(Shows(R"(mrd_registrar_threads 4)"));
+  EXPECT_TRUE(Shows(R"(mrd_registrar_threads 5)"));
 }
 
 TEST_F(MetricsTest, AUidThatHasNothingLeavesNoSeries) {
