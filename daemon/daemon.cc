@@ -76,6 +76,21 @@ broker::Limits FitDescriptors(broker::Limits limits) {
   return limits;
 }
 
+// Else who is refused looks for the cause in the policy.
+void WarnOfFewDescriptors(const broker::Limits& wished) {
+  const broker::Limits fit = FitDescriptors(wished);
+  if (fit.sessions == wished.sessions && fit.connections == wished.connections &&
+      fit.endpoints == wished.endpoints && fit.buffers_of_uid == wished.buffers_of_uid) {
+    return;
+  }
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  spdlog::warn(
+      "LimitNOFILE (ulimit -n) is {}: a user has at most {} sessions, {} connections, {} endpoints "
+      "and {} buffers, whatever the policy says; the built-in limits need 131072",
+      files.rlim_cur, fit.sessions, fit.connections, fit.endpoints, fit.buffers_of_uid);
+}
+
 absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& name,
                                                            fabric::verbs::Api& verbs) {
   if (name == "soft") return fabric::MakeSoftFabric();
@@ -160,6 +175,7 @@ class Daemon {
          fabric::verbs::Api& verbs, ipc::SocketDir& sockets, host::ListenSocket metrics_socket,
          sd_event* loop)
       : loop_(loop),
+        wished_(options.limits),
         most_ending_(options.most_ending),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads, counters_),
@@ -199,6 +215,7 @@ class Daemon {
 
   void LogReady(const std::string& dir) {
     LogDevices(broker_);
+    WarnOfFewDescriptors(wished_);
     spdlog::info("mrd {} ready: fabric {}, sockets in {}", kVersion, broker_.fabric().name(), dir);
   }
 
@@ -225,6 +242,7 @@ class Daemon {
   }
 
   sd_event* const loop_;
+  const broker::Limits wished_;
   const std::chrono::milliseconds most_ending_;
   const UniqueFd drained_;
   host::Counters counters_;

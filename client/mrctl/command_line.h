@@ -34,7 +34,7 @@ struct CommandLine {
 
   // CLI11's own conversions have texts for programmers: all values come as they were written.
   std::string size_text, access_text, pages_text, count_text, listen_text, for_text, session_text,
-      uid_text, ttl_text, deadline_text, interval_text, sort_text;
+      uid_text, ttl_text, mode_text, deadline_text, interval_text, sort_text;
   std::vector<std::string> gid_texts, id_texts;
 };
 

@@ -66,11 +66,21 @@ void AddRegister(CLI::App& app, CommandLine& line) {
                    "Default: as long as the session")
       ->type_name("DURATION")
       ->check(Parsed(ParseDuration, &line.reg.ttl));
-  command
-      ->add_option("--domain", line.reg.domain,
-                   "In this named domain, made if there is none\n"
-                   "(mode 0600). Default: a private one")
-      ->type_name("NAME");
+  CLI::Option* const domain = command
+                                  ->add_option("--domain", line.reg.domain,
+                                               "In this named domain, made if there is none.\n"
+                                               "Default: a private one")
+                                  ->type_name("NAME");
+  CLI::Option* const mode = command
+                                ->add_option("--domain-mode", line.mode_text,
+                                             "Of one that is made: 0600, 0660 (this process's\n"
+                                             "group), 0606 or 0666. Default: 0600")
+                                ->type_name("MODE")
+                                ->check(Parsed(ParseMode, &line.reg.domain_mode))
+                                ->needs(domain);
+  command->add_flag("--join", line.reg.join, "Do not make the domain: it is there")
+      ->needs(domain)
+      ->excludes(mode);
   command
       ->add_option("--for", line.for_text,
                    "Hold for so long (10, 5m, 2h), then deregister\nand end")

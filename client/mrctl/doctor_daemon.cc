@@ -50,6 +50,8 @@ std::string Describe(const struct stat& st) {
 }
 
 std::string IntoGroup(const std::string& group) {
+  if (group == "root")
+    return "Start mrd with --socket-group GROUP, and put the user into that group.";
   if (UserName(geteuid()).rfind("uid ", 0) == 0)
     return "Run the program with group " + group + " too.";
   return "usermod -aG " + group + " " + UserName(geteuid()) + ", then log in anew.";

@@ -9,8 +9,6 @@ namespace mrctl {
 
 std::string DrainText(const mrd::v1::Drain& drain, int64_t now) {
   std::string text = "DRAINED for " + FormatAge(now - drain.since().seconds());
-  // Another admin's words.
-  if (!drain.reason().empty()) text += " (" + mrd::policy::Printable(drain.reason()) + ")";
   const uint64_t left = drain.sessions_left();
   text += ": nothing new is let in; " + std::to_string(left) +
           (left == 1 ? " session left" : " sessions left");
@@ -18,6 +16,8 @@ std::string DrainText(const mrd::v1::Drain& drain, int64_t now) {
     text += drain.remaining().seconds() > 0 ? ", ended in " + FormatAge(drain.remaining().seconds())
                                             : ", the deadline is over";
   }
+  // Another admin's words; last, so that a narrow terminal cuts nothing else.
+  if (!drain.reason().empty()) text += " (" + mrd::policy::Printable(drain.reason()) + ")";
   return text;
 }
 

@@ -86,7 +86,8 @@ absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterComman
                                  Bar& bar) {
   if (absl::Status room = CheckQuota(client, command); !room.ok()) return room;
   if (!command.domain.empty()) {
-    auto domain = client.OpenDomain(command.domain);
+    auto domain =
+        client.OpenDomain(command.domain, {.create = !command.join, .mode = command.domain_mode});
     if (!domain.ok()) return domain.status();
   }
   const bool long_work = command.size >= kLong / command.count;

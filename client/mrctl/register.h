@@ -25,6 +25,8 @@ struct RegisterCommand {
   std::optional<HostPort> listen;
   std::chrono::nanoseconds ttl{0};  // 0: as long as the session.
   std::string domain;               // Empty: a private one.
+  uint32_t domain_mode = 0600;      // Where it is made.
+  bool join = false;                // It is not made.
   std::optional<double> seconds;    // How long to hold; nothing: until a signal.
 };
 

@@ -94,6 +94,13 @@ absl::StatusOr<double> ParseSeconds(std::string_view text) {
   return Invalid(text, "seconds, from 0 to 1000000000, such as 10 or 0.5, or a time such as 5m");
 }
 
+absl::StatusOr<uint32_t> ParseMode(std::string_view text) {
+  uint32_t mode = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
+  if (error == std::errc() && end == text.data() + text.size() && mode <= 0777) return mode;
+  return Invalid(text, "an octal mode: 0600, 0660, 0606 or 0666");
+}
+
 std::string FormatSize(uint64_t bytes) {
   for (const auto& [letter, shift] : kSizes) {
     const uint64_t unit = uint64_t{1} << shift;

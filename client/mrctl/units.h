@@ -23,6 +23,9 @@ absl::StatusOr<uint64_t> ParseNumber(std::string_view text, uint64_t least, uint
 // "10", "0.5": at most 1e9; or as ParseDuration has it.
 absl::StatusOr<double> ParseSeconds(std::string_view text);
 
+// "0660": an octal mode of a domain.
+absl::StatusOr<uint32_t> ParseMode(std::string_view text);
+
 // The shortest exact form: "4 KiB", "64 MiB"; else with one decimal, "1.5 GiB"; below 1 KiB "12 B".
 std::string FormatSize(uint64_t bytes);
 

@@ -19,9 +19,11 @@ struct Account {
 
 constexpr Account kAccounts[] = {
     {&Amounts::sessions, &Limits::sessions, v1::QUOTA_SESSIONS, "sessions",
-     "End sessions that are not needed, or ask the operator for a higher limit"},
+     "End sessions that are not needed, or ask the operator for a higher limit, of the policy or "
+     "LimitNOFILE"},
     {&Amounts::connections, &Limits::connections, v1::QUOTA_SESSIONS, "connections",
-     "Use one connection a process, or ask the operator for a higher limit"},
+     "Use one connection a process, or ask the operator for a higher limit, of the policy or "
+     "LimitNOFILE"},
     {&Amounts::regions, &Limits::regions, v1::QUOTA_REGIONS, "regions",
      "Deregister what is not needed, register larger ranges, or ask the operator for a higher "
      "limit"},

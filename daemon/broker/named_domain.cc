@@ -55,7 +55,7 @@ absl::Status CheckMode(mode_t mode) {
   if (mode <= 0666 && (mode & 0600) == 0600 && both_or_none(3) && both_or_none(0)) {
     return absl::OkStatus();
   }
-  return MakeError(v1::REQUEST_INVALID, absl::StrFormat("mode 0%o of a domain", mode),
+  return MakeError(v1::REQUEST_INVALID, absl::StrFormat("mode 0%o is none of a domain", mode),
                    {.advice = "Members read and write one another's regions: use 0600, 0660, 0606 "
                               "or 0666"});
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/broker.h"
+#include "daemon/log.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::broker {
@@ -58,6 +59,12 @@ void Broker::EndLapsedOf(const SessionRef& session, Expiries::Clock::time_point 
     session->lapses.fetch_add(lapsed.size(), std::memory_order_relaxed);
     work.emplace(Work(*this, session));
   }
+  log::Fields fields = log::Fields().Reason("lapsed");
+  if (lapsed.size() == 1) fields.Lease(lapsed.front()->view.id);
+  session_log_.Write(spdlog::level::info, session->id, session->identity,
+                     absl::StrCat(lapsed.size(), lapsed.size() == 1 ? " lease was" : " leases were",
+                                  " not renewed in time, and lapsed"),
+                     fields);
   EndAndTell(*std::move(work), std::move(lapsed), LeaseEnd::kLapsed,
              {.kind = v1::AttachEvent::LAPSED, .message = "not renewed within their ttl"});
 }

@@ -15,7 +15,7 @@ const char* Sentence(SessionEnd how) {
     case SessionEnd::kHangUp:
       return "its attach socket was closed";
     case SessionEnd::kPidfd:
-      return "its process has died, though its socket is open";
+      return "its process has died";
     case SessionEnd::kProtocol:
       return "it broke the attach protocol";
     case SessionEnd::kRevoked:

@@ -18,7 +18,7 @@ _mrctl() {
     case $word in
       --socket-dir) dir=("$word" "${COMP_WORDS[++i]}") ;;
       --socket-dir=*) dir=("$word") ;;
-      --reason | --deadline | --ttl | --domain | --size | --access | --device | --pages | --count | --listen | --for | \
+      --reason | --deadline | --ttl | --domain | --domain-mode | --size | --access | --device | --pages | --count | --listen | --for | \
         --session | --interval | --sort | --uid | --gid | --cgroup | --config) ((i++)) ;;
       -* | =) ;;
       *)
@@ -36,6 +36,7 @@ _mrctl() {
     --config) mapfile -t COMPREPLY < <(compgen -f -- "$cur"); return ;;
     --access) words='msgs read write local_write remote_read remote_write remote_atomic relaxed_ordering on_demand hugetlb' ;;
     --pages) words='4k thp 2m' ;;
+    --domain-mode) words='0600 0660 0606 0666' ;;
     --sort) words='bytes regions calls renewals lapses unclaimed age' ;;
     --session) words=$(_mrctl_ids "${COMP_WORDS[0]}" sessions session_id "${dir[@]}") ;;
     --device) words=$(timeout 2 "${COMP_WORDS[0]}" devices "${dir[@]}" 2>/dev/null | awk 'NF == 0 { exit } NR > 1 && /^[^ ]/ { print $1 }') ;;
@@ -55,7 +56,7 @@ _mrctl() {
     sessions) words="--wide $global" ;;
     leases) words="--session --wide $global" ;;
     endpoints) words="--session $global" ;;
-    register) words="--size --access --device --all-devices --pages --count --listen --ttl --domain --for $global" ;;
+    register) words="--size --access --device --all-devices --pages --count --listen --ttl --domain --domain-mode --join --for $global" ;;
     drain) words="--reason --deadline --undo $global" ;;
     revoke)
       case $below in

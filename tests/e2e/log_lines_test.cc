@@ -71,6 +71,29 @@ TEST_F(LogLinesTest, ARefusalByALimitSaysWhoAndWhy) {
   EXPECT_THAT(daemon().Log(), Not(HasSubstr("LEASE_UNKNOWN")));
 }
 
+TEST_F(LogLinesTest, ALapseSaysWhoseTheLeaseWas) {
+  Start({.policy = "rules { name: \"brief\" ttl { min { nanos: 1 } } }"});
+  RawClient client(dir());
+  const Memory memory(kPage);
+  auto request = RequestFor(client.Pass(memory), memory);
+  request.mutable_ttl()->set_nanos(1000000);
+  const auto made = client.Register(request);
+  ASSERT_TRUE(made.ok()) << made.text();
+  ASSERT_TRUE(LogSays("lapsed"));
+  EXPECT_THAT(
+      daemon().Log(),
+      ContainsRegex(" info 1 lease was not renewed in time, and lapsed  session=" +
+                    std::to_string(client.session_id()) + " uid=0 pid=[0-9]+ .*reason=lapsed"));
+  EXPECT_THAT(daemon().Log(),
+              HasSubstr("lease=" + std::to_string(made.response.leases(0).lease_id())));
+}
+
+TEST_F(LogLinesTest, FewDescriptorsAreSaidToBeTheCauseOfLowerLimits) {
+  Start({.set = "nofile=4096"});
+  EXPECT_THAT(daemon().Log(), HasSubstr("LimitNOFILE (ulimit -n) is 4096: a user has at most 256 "
+                                        "sessions"));
+}
+
 TEST_F(LogLinesTest, AFloodOfRefusalsIsAFewLinesAndOneSaysHowManyWereLeftOut) {
   Start({.set = "regions=0"});
   RawClient client(dir());

@@ -379,5 +379,24 @@ TEST_P(MrctlTest, AFullDiskIsAnErrorOfEveryCommand) {
   }
 }
 
+TEST_P(MrctlTest, ADomainIsMadeWithAModeOrJoined) {
+  StartThis();
+  const std::vector<std::string> common = {"register", "--size=4K", "--for=0", "--domain=job"};
+  const auto with = [&](const std::string& option) {
+    auto args = common;
+    args.push_back(option);
+    return Mrctl(args);
+  };
+  EXPECT_THAT(with("--join").err, HasSubstr("DOMAIN_UNKNOWN"));
+  RawClient holder(dir());
+  EXPECT_EQ(with("--domain-mode=0660").status, 0);
+  ASSERT_TRUE(holder.OpenDomain("job").ok());
+  EXPECT_EQ(with("--join").status, 0);
+  EXPECT_THAT(Mrctl({"register", "--size=4K", "--domain=other", "--domain-mode=0777"}).err,
+              HasSubstr("0660"));
+  EXPECT_EQ(with("--domain-mode=9").status, 2);
+  EXPECT_EQ(Mrctl({"register", "--size=4K", "--join"}).status, 2) << "which?";
+}
+
 }  // namespace
 }  // namespace mrd::e2e
