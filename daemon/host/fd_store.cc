@@ -1,0 +1,52 @@
+#include "daemon/host/fd_store.h"
+
+#include <string.h>
+#include <systemd/sd-daemon.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "spdlog/spdlog.h"
+
+namespace mrd::host {
+
+FdStore::FdStore(size_t limit, const std::vector<std::string>& inherited)
+    : limit_(std::min(limit, kMost)), names_(inherited.begin(), inherited.end()) {}
+
+absl::Status FdStore::Add(const std::string& name, int fd) {
+  {
+    MutexLock lock(mutex_);
+    if (names_.size() >= limit_) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the store of ", limit_, " file descriptors (FileDescriptorStoreMax) is full"));
+    }
+    names_.insert(name);
+  }
+  // Without FDPOLL=0 systemd would drop what is readable and hung up.
+  const std::string message = absl::StrCat("FDSTORE=1\nFDNAME=", name, "\nFDPOLL=0");
+  const int sent = sd_pid_notify_with_fds(0, /*unset_environment=*/0, message.c_str(), &fd, 1);
+  if (sent > 0) return absl::OkStatus();
+  MutexLock lock(mutex_);
+  names_.erase(names_.find(name));
+  return absl::UnavailableError(
+      absl::StrCat("systemd's store was not reached: ",
+                   sent == 0 ? "$NOTIFY_SOCKET is not set" : strerror(-sent)));
+}
+
+void FdStore::Remove(const std::string& name) {
+  {
+    MutexLock lock(mutex_);
+    if (names_.erase(name) == 0) return;
+  }
+  const std::string message = absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name);
+  if (const int sent = sd_notify(/*unset_environment=*/0, message.c_str()); sent < 0) {
+    spdlog::warn("{} stays in systemd's store: {}", name, strerror(-sent));
+  }
+}
+
+size_t FdStore::used() const {
+  MutexLock lock(mutex_);
+  return names_.size();
+}
+
+}  // namespace mrd::host
