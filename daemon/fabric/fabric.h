@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,8 @@ class Region {
 
   uint32_t lkey() const { return lkey_; }
   uint32_t rkey() const { return rkey_; }
+  // Of the kernel's object; 0 where there is none.
+  virtual uint32_t handle() const { return 0; }
 
   // OK: the device reaches this memory no more (a device that has gone away reaches nothing). May
   // block. On an error the region stands, and the call may be repeated.
@@ -91,6 +94,7 @@ class Domain {
   // The device that it is on, which may have been opened anew since somebody looked.
   virtual std::string device() const = 0;
   virtual uint64_t generation() const = 0;
+  virtual uint32_t handle() const { return 0; }
 };
 
 struct ConnectionInfo {
@@ -103,6 +107,15 @@ struct ConnectionInfo {
   uint32_t qp_num = 0;
 };
 
+// The kernel's objects of a connection, in the context of its device. `fd`: of its rdma_cm id, the
+// connection's own; -1 where it has none, and cannot be adopted.
+struct ConnectionHandles {
+  uint32_t domain = 0;
+  uint32_t queue_pair = 0;
+  uint32_t completion_queue = 0;
+  int fd = -1;
+};
+
 // An established connection and its queue pair. Its end (destructor, may block) disconnects:
 // afterwards the peer reaches nothing over it. The `left` callback of its making is not running and
 // not called again once the destructor returns.
@@ -110,6 +123,8 @@ class Connection {
  public:
   virtual ~Connection() = default;
   virtual const ConnectionInfo& info() const = 0;
+  // What a later process can adopt it by.
+  virtual ConnectionHandles handles() const { return {}; }
 };
 
 struct Established {
@@ -175,6 +190,53 @@ struct DeviceChanges {
 // them: a fabric refuses more with BUSY. Whoever calls it divides them among its clients.
 inline constexpr uint64_t kMostConnects = 256;
 
+// What keeps an opening of a device alive beyond this process: whoever holds a duplicate of `fd`,
+// which is the fabric's.
+struct Keepable {
+  int fd = -1;
+  uint32_t driver_id = 0;
+};
+
+// An opening of a device by an earlier process, of which only the descriptor is left: what that
+// process made there goes on, and this one ends it. Shared by what was adopted there; with the last
+// of it the context ends. Thread-safe; every method may block.
+class AdoptedDevice {
+ public:
+  enum class Object { kDomain, kRegion, kQueuePair, kCompletionQueue };
+  struct RegionFacts {
+    uint32_t lkey = 0;
+    uint32_t rkey = 0;
+    uint64_t length = 0;
+    uint64_t iova = 0;
+  };
+
+  virtual ~AdoptedDevice() = default;
+  virtual const DeviceInfo& info() const = 0;
+
+  // Those that the kernel has there. `all` is false where there may be more than it tells. Errors:
+  // DEVICE_REMOVED, and then nothing is left of it; DEVICE_ERROR.
+  struct Handles {
+    std::vector<uint32_t> handles;
+    bool all = true;
+  };
+  virtual absl::StatusOr<Handles> List(Object object) = 0;
+  // Errors: as List; NOT_FOUND without a reason: there is no such region.
+  virtual absl::StatusOr<RegionFacts> Query(uint32_t region) = 0;
+  // Ends what nobody adopts. OK where it has ended already.
+  virtual absl::Status End(Object object, uint32_t handle) = 0;
+
+  // The kernel has these, and nobody has adopted them. Registering in the domain may be refused
+  // with UNSUPPORTED: the driver does not let another process do it.
+  virtual std::shared_ptr<Domain> AdoptDomain(uint32_t handle) = 0;
+  virtual std::unique_ptr<Region> AdoptRegion(uint32_t handle, uint32_t lkey, uint32_t rkey) = 0;
+  // `fd`: a duplicate of handles.fd. `left` as in ConnectionSpec, at once where the peer has gone
+  // meanwhile. REQUIRES: the connection ends before the fabric does.
+  virtual std::unique_ptr<Connection> AdoptConnection(const ConnectionHandles& handles,
+                                                      std::shared_ptr<Domain> domain,
+                                                      ConnectionInfo info,
+                                                      std::function<void(bool error)> left) = 0;
+};
+
 class Fabric {
  public:
   virtual ~Fabric() = default;
@@ -193,6 +255,19 @@ class Fabric {
   // Looks which devices there are, opens those that are new, and gives up those that have gone or
   // failed. May block. One call at a time.
   virtual DeviceChanges Refresh() = 0;
+
+  // Nothing: that opening of a device cannot outlive this process.
+  virtual std::optional<Keepable> Keep(const DeviceInfo& device) {
+    (void)device;
+    return std::nullopt;
+  }
+  // Takes over an opening of an earlier process. `kept.fd` becomes the device's; `closed` is called
+  // when it has been closed. `info`: as at the opening.
+  virtual std::shared_ptr<AdoptedDevice> Adopt(DeviceInfo info, Keepable kept,
+                                               std::function<void()> closed) {
+    (void)info, (void)kept, (void)closed;
+    return nullptr;
+  }
 
   // A new protection domain on the device of that name. May block. Errors: DEVICE_UNKNOWN (it was
   // never here), DEVICE_REMOVED, DEVICE_LIMIT, DEVICE_ERROR.

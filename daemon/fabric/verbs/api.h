@@ -15,14 +15,10 @@
 #include <string>
 #include <vector>
 
-namespace mrd::fabric::verbs {
+#include "daemon/fabric/verbs/result.h"
+#include "daemon/fabric/verbs/uverbs.h"
 
-template <typename T>
-struct Result {
-  T value = {};
-  int error = 0;  // errno; `value` means something only when it is 0.
-  bool ok() const { return error == 0; }
-};
+namespace mrd::fabric::verbs {
 
 // An IP address of a network interface of this host.
 struct NetAddress {
@@ -68,6 +64,11 @@ class Api {
   virtual int SetAsyncNonBlocking(ibv_context* context) = 0;
   virtual Result<ibv_async_event> GetAsyncEvent(ibv_context* context) = 0;  // EAGAIN: none.
   virtual void AckAsyncEvent(ibv_async_event* event) = 0;
+
+  // Which driver the kernel has behind it (rdma_driver_id), by its RDMA netlink.
+  virtual Result<uint32_t> DriverId(ibv_context* context) = 0;
+  // Contexts of an earlier process.
+  virtual Uverbs& uverbs() = 0;
 
   // --- Memory.
 

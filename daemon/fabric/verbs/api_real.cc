@@ -108,6 +108,15 @@ class RealApi final : public Api {
   }
   void AckAsyncEvent(ibv_async_event* event) override { ibv_ack_async_event(event); }
 
+  Result<uint32_t> DriverId(ibv_context* context) override {
+    const int index = ibv_get_device_index(context->device);
+    if (index < 0) return {0, ENODEV};
+    const auto driver = UverbsDriverId(static_cast<uint32_t>(index));
+    if (!driver) return {0, EOPNOTSUPP};
+    return {*driver, 0};
+  }
+  Uverbs& uverbs() override { return RealUverbs(); }
+
   Result<ibv_pd*> AllocPd(ibv_context* context) override {
     errno = 0;
     return Pointer(ibv_alloc_pd(context));

@@ -107,6 +107,13 @@ absl::Status CmId::CreateQp(Device& device, std::shared_ptr<Domain> domain) {
   return absl::OkStatus();
 }
 
+ConnectionHandles CmId::handles() const {
+  return {.domain = domain_->handle(),
+          .queue_pair = id_->qp->handle,
+          .completion_queue = cq_->handle,
+          .fd = fd()};
+}
+
 ConnectionInfo CmId::Info() const {
   const rdma_addr& address = id_->route.addr;
   ConnectionInfo info;

@@ -52,6 +52,8 @@ class CmId {
   // The domain stays until the queue pair has ended.
   absl::Status CreateQp(Device& device, std::shared_ptr<Domain> domain);
 
+  ConnectionHandles handles() const;
+
   // What the id's addresses are now. `device` is not set.
   ConnectionInfo Info() const;
 

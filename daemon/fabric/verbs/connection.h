@@ -20,6 +20,7 @@ class VerbsConnection final : public Connection {
   ~VerbsConnection() override;
 
   const ConnectionInfo& info() const override { return info_; }
+  ConnectionHandles handles() const override { return id_->handles(); }
 
   // Right after it was made. False: the loop cannot watch it, nobody would learn that the peer
   // left, and it must not be given to anybody.

@@ -11,8 +11,9 @@
 
 namespace mrd::fabric::verbs {
 
-absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(Api& api) {
+absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(Api& api, uint64_t first_generation) {
   std::unique_ptr<Devices> devices(new Devices(api));
+  devices->generation_ = first_generation;
   if (!devices->Refresh().added.empty()) return devices;
   const auto detail = DetailOf(devices->first_failure_);
   if (!devices->failures_.empty()) {

@@ -27,7 +27,7 @@ class Devices {
   };
 
   // Opens all. One that cannot be opened is logged and left out; none at all is an error.
-  static absl::StatusOr<std::unique_ptr<Devices>> Open(Api& api);
+  static absl::StatusOr<std::unique_ptr<Devices>> Open(Api& api, uint64_t first_generation = 1);
   Devices(const Devices&) = delete;
   Devices& operator=(const Devices&) = delete;
 

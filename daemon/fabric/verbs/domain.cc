@@ -6,29 +6,20 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/fabric/checks.h"
+#include "daemon/fabric/verbs/access_flags.h"
 #include "mrd/v1/status.h"
 #include "spdlog/spdlog.h"
 
 namespace mrd::fabric::verbs {
 namespace {
 
-int ToVerbs(AccessMask access) {
-  int flags = 0;
-  if (access & Bit(v1::LOCAL_WRITE)) flags |= IBV_ACCESS_LOCAL_WRITE;
-  if (access & Bit(v1::REMOTE_WRITE)) flags |= IBV_ACCESS_REMOTE_WRITE;
-  if (access & Bit(v1::REMOTE_READ)) flags |= IBV_ACCESS_REMOTE_READ;
-  if (access & Bit(v1::REMOTE_ATOMIC)) flags |= IBV_ACCESS_REMOTE_ATOMIC;
-  if (access & Bit(v1::RELAXED_ORDERING)) flags |= IBV_ACCESS_RELAXED_ORDERING;
-  if (access & Bit(v1::ON_DEMAND)) flags |= IBV_ACCESS_ON_DEMAND;
-  if (access & Bit(v1::HUGETLB)) flags |= IBV_ACCESS_HUGETLB;
-  return flags;
-}
-
 class VerbsRegion final : public Region {
  public:
   VerbsRegion(Device& device, ibv_mr* mr) : Region(mr->lkey, mr->rkey), device_(device), mr_(mr) {
     device_.regions.fetch_add(1, std::memory_order_relaxed);
   }
+  uint32_t handle() const override { return mr_ ? mr_->handle : 0; }
+
   // Never leaves memory pinned that nobody knows of.
   ~VerbsRegion() override { VerbsRegion::Deregister().IgnoreError(); }
 

@@ -21,6 +21,7 @@ class VerbsDomain final : public Domain {
   absl::StatusOr<std::unique_ptr<Region>> Register(const RegionSpec& spec) override;
   std::string device() const override { return device_->info().name; }
   uint64_t generation() const override { return device_->info().generation; }
+  uint32_t handle() const override { return pd_->handle; }
 
  private:
   const std::shared_ptr<Device> device_;

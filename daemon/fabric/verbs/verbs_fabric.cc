@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/fabric/verbs/adopted_device.h"
 #include "daemon/fabric/verbs/cm.h"
 #include "daemon/fabric/verbs/connector.h"
 #include "daemon/fabric/verbs/devices.h"
@@ -17,7 +18,7 @@ namespace {
 class VerbsFabric final : public Fabric {
  public:
   VerbsFabric(Api& api, std::unique_ptr<verbs::Devices> devices)
-      : devices_(std::move(devices)), cm_(api, *devices_), connector_(cm_) {}
+      : api_(api), devices_(std::move(devices)), cm_(api, *devices_), connector_(cm_) {}
 
   std::string name() const override { return "verbs"; }
 
@@ -44,6 +45,20 @@ class VerbsFabric final : public Fabric {
     return changes;
   }
 
+  std::optional<Keepable> Keep(const DeviceInfo& info) override {
+    const auto device = devices_->Find(info.name);
+    if (!device || device->info().generation != info.generation) return std::nullopt;
+    const auto driver = api_.DriverId(device->context());
+    if (!driver.ok()) return std::nullopt;
+    return Keepable{device->context()->cmd_fd, driver.value};
+  }
+
+  std::shared_ptr<AdoptedDevice> Adopt(DeviceInfo info, Keepable kept,
+                                       std::function<void()> closed) override {
+    return std::make_shared<VerbsAdoptedDevice>(api_.uverbs(), cm_.loop(), std::move(info), kept,
+                                                std::move(closed));
+  }
+
   absl::StatusOr<std::shared_ptr<Domain>> CreateDomain(const std::string& name) override {
     if (const auto device = devices_->Find(name)) return device->CreateDomain();
     return devices_->Missing(name);
@@ -60,6 +75,7 @@ class VerbsFabric final : public Fabric {
   }
 
  private:
+  Api& api_;
   const std::unique_ptr<verbs::Devices> devices_;
   Cm cm_;
   Connector connector_;
@@ -68,8 +84,9 @@ class VerbsFabric final : public Fabric {
 }  // namespace
 }  // namespace verbs
 
-absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api) {
-  auto devices = verbs::Devices::Open(api);
+absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api,
+                                                        uint64_t first_generation) {
+  auto devices = verbs::Devices::Open(api, first_generation);
   if (!devices.ok()) return devices.status();
   return std::make_unique<verbs::VerbsFabric>(api, *std::move(devices));
 }

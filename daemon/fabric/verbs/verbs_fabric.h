@@ -10,10 +10,12 @@
 
 namespace mrd::fabric {
 
-// Opens all RDMA devices of the host. Errors: DEVICE_UNKNOWN where there is none, DEVICE_ERROR
-// where none can be opened. `api` outlives the fabric; everything that the fabric made must be gone
-// before it is.
-absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api);
+// Opens all RDMA devices of the host; `first_generation` is that of these openings, above those of
+// every run of the daemon that something is left of. Errors: DEVICE_UNKNOWN where there is none,
+// DEVICE_ERROR where none can be opened. `api` outlives the fabric; everything that the fabric made
+// must be gone before it is.
+absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api,
+                                                        uint64_t first_generation = 1);
 
 }  // namespace mrd::fabric
 

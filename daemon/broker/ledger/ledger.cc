@@ -1,0 +1,119 @@
+#include "daemon/broker/ledger/ledger.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "spdlog/spdlog.h"
+
+namespace mrd::broker::ledger {
+namespace {
+
+constexpr uint64_t kIdsAtOnce = 1 << 16;
+
+// Sets `highest` to at least `value`; true where it was lower.
+bool Raise(std::atomic<uint64_t>& highest, uint64_t value) {
+  uint64_t seen = highest.load();
+  while (seen < value) {
+    if (highest.compare_exchange_weak(seen, value)) return true;
+  }
+  return false;
+}
+
+int64_t NanosSince1970(std::chrono::system_clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
+
+}  // namespace
+
+Ledger::Ledger(std::unique_ptr<Slots> slots, Store& store)
+    : slots_(std::move(slots)),
+      store_(store),
+      next_fd_name_(slots_->counter(Slots::kNextFdName)),
+      ids_reserved_(slots_->counter(Slots::kNextId)),
+      most_handle_(slots_->counter(Slots::kMostHandle)) {}
+
+absl::StatusOr<Record> Ledger::PutAs(Kind kind, const google::protobuf::MessageLite& message) {
+  const auto id = slots_->Put(kind, message.SerializeAsString());
+  if (!id.ok()) return id.status();
+  return Record(*slots_, *id);
+}
+
+absl::StatusOr<StoredFd> Ledger::Keep(int fd) {
+  const uint64_t number = next_fd_name_.fetch_add(1);
+  // Late ones may overwrite a later number: adoption looks at the names that there are, too.
+  slots_->SetCounter(Slots::kNextFdName, number + 1);
+  const std::string name = absl::StrFormat("f%x", number);
+  if (auto added = store_.Add(name, fd); !added.ok()) return added;
+  return StoredFd(store_, name);
+}
+
+void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device) {
+  MutexLock lock(devices_mutex_);
+  const auto [place, is_new] = devices_.try_emplace({device.name, device.generation});
+  if (!is_new) return;
+  const auto kept = fabric.Keep(device);
+  if (!kept) {
+    spdlog::warn("device {}: what lies on it does not survive the daemon: no driver id is known",
+                 device.name);
+    return;
+  }
+  auto stored = Keep(kept->fd);
+  if (!stored.ok()) {
+    spdlog::error("device {}: what lies on it does not survive the daemon: {}", device.name,
+                  std::string(stored.status().message()));
+    return;
+  }
+  struct stat file = {};
+  fstat(kept->fd, &file);
+  pb::Device record;
+  record.set_fd_name(stored->name());
+  record.set_name(device.name);
+  record.set_generation(device.generation);
+  record.set_driver_id(kept->driver_id);
+  record.set_rdev(file.st_rdev);
+  record.set_opened(NanosSince1970(device.opened));
+  record.set_transport(device.transport);
+  record.set_any_address(device.any_address);
+  record.set_max_region_bytes(device.max_region_bytes);
+  record.set_access(device.access);
+  auto put = PutAs(Kind::kDevice, record);
+  if (!put.ok()) {
+    spdlog::error("device {}: what lies on it does not survive the daemon: {}", device.name,
+                  std::string(put.status().message()));
+    return;
+  }
+  slots_->SetCounter(Slots::kGeneration,
+                     std::max(slots_->counter(Slots::kGeneration), device.generation));
+  place->second = {*std::move(stored), *std::move(put)};
+}
+
+void Ledger::AdoptDevice(const fabric::DeviceInfo& device, Record record, StoredFd stored) {
+  MutexLock lock(devices_mutex_);
+  devices_[{device.name, device.generation}] = {std::move(stored), std::move(record)};
+}
+
+void Ledger::DropDevice(const std::string& device, uint64_t generation) {
+  MutexLock lock(devices_mutex_);
+  devices_.erase({device, generation});
+}
+
+void Ledger::DropDeviceUpTo(const std::string& device, uint64_t generation) {
+  MutexLock lock(devices_mutex_);
+  devices_.erase(devices_.lower_bound({device, 0}), devices_.upper_bound({device, generation}));
+}
+
+void Ledger::UsesId(uint64_t id) {
+  if (id < ids_reserved_.load(std::memory_order_relaxed)) return;
+  const uint64_t reserved = id + kIdsAtOnce;
+  if (Raise(ids_reserved_, reserved)) slots_->RaiseCounter(Slots::kNextId, reserved);
+}
+
+void Ledger::UsesHandle(uint32_t handle) {
+  if (handle <= most_handle_.load(std::memory_order_relaxed)) return;
+  if (Raise(most_handle_, handle)) slots_->RaiseCounter(Slots::kMostHandle, handle);
+}
+
+}  // namespace mrd::broker::ledger

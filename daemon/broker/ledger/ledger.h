@@ -1,0 +1,109 @@
+// The daemon's crash-safe record of devices, sessions, domains, endpoints and leases; and the
+// descriptors that keep them alive in the kernel. Where there is no store there is no ledger.
+//
+// What is written when, so that the process may be killed between any two steps: an object of the
+// kernel's is made before its record, and its record is erased before the object ends. So what has
+// no record may be ended by whoever comes next, and no two records ever name one handle, which the
+// kernel uses again at once.
+#ifndef MRD_DAEMON_BROKER_LEDGER_LEDGER_H_
+#define MRD_DAEMON_BROKER_LEDGER_LEDGER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "daemon/broker/ledger/record.h"
+#include "daemon/broker/ledger/slots.h"
+#include "daemon/broker/ledger/store.h"
+#include "daemon/fabric/fabric.h"
+#include "daemon/mutex.h"
+#include "mrd/ledger/v1/ledger.pb.h"
+
+namespace mrd::broker::ledger {
+
+namespace pb = ::mrd::ledger::v1;  // The records.
+
+// The name of the ledger's own descriptor in the store.
+inline constexpr char kFdName[] = "ledger";
+
+// Thread-safe.
+class Ledger {
+ public:
+  // `store` outlives it, and has the slots' descriptor under kFdName.
+  Ledger(std::unique_ptr<Slots> slots, Store& store);
+
+  // RESOURCE_EXHAUSTED: there is no room.
+  absl::StatusOr<Record> Put(const pb::Session& session) { return PutAs(Kind::kSession, session); }
+  absl::StatusOr<Record> Put(const pb::Membership& member) {
+    return PutAs(Kind::kMembership, member);
+  }
+  absl::StatusOr<Record> Put(const pb::Lease& lease) { return PutAs(Kind::kLease, lease); }
+  absl::StatusOr<Record> Put(const pb::Call& call) { return PutAs(Kind::kCall, call); }
+  absl::StatusOr<Record> Put(const pb::Endpoint& endpoint) {
+    return PutAs(Kind::kEndpoint, endpoint);
+  }
+  // The record's message as it was written; false where it is none.
+  template <typename Message>
+  bool Read(const Record& record, Message* message) const {
+    std::string bytes;
+    return slots_->Get(record.id(), &bytes) && message->ParseFromString(bytes);
+  }
+
+  // Sees to it that this opening of a device outlives this process; where that fails it is logged,
+  // once, and what lies there does not survive. Before anything is made there. May block.
+  void KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device)
+      MRD_EXCLUDES(devices_mutex_);
+  // The same of one that an earlier process kept.
+  void AdoptDevice(const fabric::DeviceInfo& device, Record record, StoredFd stored)
+      MRD_EXCLUDES(devices_mutex_);
+  // The device has gone, or nothing is left in that generation. A removed device goes with its
+  // older generations: the kernel's removal waits for every descriptor.
+  void DropDevice(const std::string& device, uint64_t generation) MRD_EXCLUDES(devices_mutex_);
+  void DropDeviceUpTo(const std::string& device, uint64_t generation) MRD_EXCLUDES(devices_mutex_);
+
+  // Keeps a descriptor under a name of its own. Errors: those of Store::Add. May block.
+  absl::StatusOr<StoredFd> Keep(int fd);
+
+  // Ids below this are used up, whenever the process ends.
+  void UsesId(uint64_t id);
+  void UsesSessionId(uint64_t id) { slots_->SetCounter(Slots::kNextSessionId, id + 1); }
+  // Handles of regions: see Adoption.
+  void UsesHandle(uint32_t handle);
+
+  Slots& slots() { return *slots_; }
+  Store& store() { return store_; }
+
+ private:
+  absl::StatusOr<Record> PutAs(Kind kind, const google::protobuf::MessageLite& message);
+
+  struct Kept {
+    StoredFd stored;
+    Record record;  // Erased first.
+  };
+
+  const std::unique_ptr<Slots> slots_;
+  Store& store_;
+  std::atomic<uint64_t> next_fd_name_;
+  std::atomic<uint64_t> ids_reserved_;
+  std::atomic<uint64_t> most_handle_;
+  Mutex devices_mutex_;  // Held while the store is told: before anything is made on the device.
+  std::map<std::pair<std::string, uint64_t>, Kept> devices_ MRD_GUARDED_BY(devices_mutex_);
+};
+
+// What keeps the record of a call with several leases: their last one erases it.
+class CallRecord {
+ public:
+  explicit CallRecord(Record record) : record_(std::move(record)) {}
+
+ private:
+  Record record_;
+};
+
+}  // namespace mrd::broker::ledger
+
+#endif  // MRD_DAEMON_BROKER_LEDGER_LEDGER_H_
