@@ -165,6 +165,13 @@ absl::Status Books::Book(Holder& holder, const Amounts& amounts) {
   return absl::OkStatus();
 }
 
+void Books::BookAnyhow(Holder& holder, const Amounts& amounts) {
+  MutexLock lock(mutex_);
+  AddLocked(holder.match_.account, amounts);
+  holder.booked_ += amounts;
+  total_ += amounts;
+}
+
 void Books::Release(Holder& holder, const Amounts& amounts) {
   MutexLock lock(mutex_);
   RemoveLocked(holder.match_.account, amounts);

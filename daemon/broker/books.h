@@ -82,6 +82,8 @@ class Books {
   // for all but connections, where its rule refuses it. The same reasons where all accounts but
   // the admins' have the descriptors that there are for them.
   absl::Status Book(Holder& holder, const Amounts& amounts);
+  // What there is already, whether there is room for it or not.
+  void BookAnyhow(Holder& holder, const Amounts& amounts);
   // REQUIRES: it was booked.
   void Release(Holder& holder, const Amounts& amounts);
 

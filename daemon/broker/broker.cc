@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/page.h"
+#include "daemon/broker/records.h"
 #include "daemon/broker/registration.h"
 #include "daemon/broker/session_end.h"
 #include "daemon/broker/teardown.h"
@@ -65,9 +66,10 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
   if (auto taken = TakesMore("no new sessions"); !taken.ok() && !admin) return taken;
   HolderRef holder = books_.Join(SubjectOf(identity));
   if (auto booked = books_.Book(*holder, {.sessions = 1}); !booked.ok()) return booked;
-  auto session = std::make_shared<Session>(next_session_id_.fetch_add(1), RandomBytes(kTokenBytes),
-                                           std::move(identity), std::move(holder), std::move(name),
-                                           std::move(link));
+  const uint64_t id = next_session_id_.fetch_add(1);
+  auto session = std::make_shared<Session>(id, RandomBytes(kTokenBytes), std::move(identity),
+                                           std::move(holder), std::move(name), std::move(link));
+  WriteDown(*session);
   MutexLock lock(mutex_);
   if (draining()) {  // Drain has taken its list already.
     books_.Release(*session->holder, {.sessions = 1});
@@ -77,21 +79,52 @@ absl::StatusOr<SessionRef> Broker::Attach(Identity identity, std::string name,
     books_.Release(*session->holder, {.sessions = 1});
     return taken;
   }
+  AddLocked(session);
+  observer_.SessionAttached();
+  return session;
+}
+
+void Broker::AddLocked(const SessionRef& session) {
   by_token_[session->token] = session;
   by_id_[session->id] = session;
-  if (admin) admins_.emplace(session->identity.pid, session->identity.uid);
+  const Identity& who = session->identity;
+  if (who.admin) admins_.emplace(who.pid, who.uid);
   User& user = users_[session->user];
   ++user.sessions;
   session->calls_of_user = user.calls;
-  observer_.SessionAttached();
-  return session;
+}
+
+void Broker::SetLedger(ledger::Ledger& ledger) {
+  ledger_ = &ledger;
+  const ledger::Slots& slots = ledger.slots();
+  next_id_ = std::max(slots.counter(ledger::Slots::kNextId), next_id_.load());
+  next_session_id_ =
+      std::max(slots.counter(ledger::Slots::kNextSessionId), next_session_id_.load());
+}
+
+void Broker::WriteDown(Session& session) {
+  // An admin session holds nothing.
+  if (!ledger_ || session.identity.admin) return;
+  ledger_->UsesSessionId(session.id);
+  auto put = ledger_->Put(RecordOf(session));
+  if (!put.ok()) {
+    session_log_.Write(
+        spdlog::level::warn, session.id, session.identity,
+        absl::StrCat("the session does not survive the daemon: ", put.status().message()));
+    return;
+  }
+  MutexLock lock(session.mutex);
+  session.record = *std::move(put);
 }
 
 absl::StatusOr<SessionRef> Broker::Find(const std::string& token) {
   MutexLock lock(mutex_);
   const auto found = by_token_.find(token);
   if (found == by_token_.end()) return SessionUnknown();
-  return found->second;
+  if (!found->second->awaited) return found->second;
+  return MakeError(v1::SESSION_AWAITED,
+                   "the daemon was restarted, and the session has not been attached again yet",
+                   {.advice = "Attach with its token, and repeat the call"});
 }
 
 SessionRef Broker::SessionById(uint64_t id) {

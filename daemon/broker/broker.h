@@ -22,6 +22,7 @@
 #include "daemon/broker/device_watch.h"
 #include "daemon/broker/drain.h"
 #include "daemon/broker/lease_clock.h"
+#include "daemon/broker/ledger/ledger.h"
 #include "daemon/broker/limits.h"
 #include "daemon/broker/observer.h"
 #include "daemon/broker/registrar.h"
@@ -87,10 +88,20 @@ class Broker {
   // the daemon.
   absl::StatusOr<SessionRef> Attach(Identity identity, std::string name,
                                     std::shared_ptr<Link> link);
+  // Attaches a session of before a restart of the daemon again. Errors: SESSION_UNKNOWN, also where
+  // `identity` is not of the process that has it.
+  absl::StatusOr<SessionRef> Resume(const Identity& identity, const std::string& token,
+                                    std::shared_ptr<Link> link);
+  // Ends those whose process has ended (`lives` tells) or whose time to come back is over, and what
+  // is left unused of domains of before. 0: it need not be called again. On a thread that may
+  // block.
+  size_t SweepAwaited(const std::function<bool(const Identity&)>& lives,
+                      std::chrono::steady_clock::time_point now);
+  size_t awaited();
   // Ends it: endpoints, regions, domains, buffers, in this order, on the registrar's threads. At
   // once its token is worth nothing. Any number of calls.
   void End(const SessionRef& session, SessionEnd how = SessionEnd::kRevoked);
-  // Errors: SESSION_UNKNOWN.
+  // Errors: SESSION_UNKNOWN, SESSION_AWAITED.
   absl::StatusOr<SessionRef> Find(const std::string& token);
   std::vector<SessionView> Sessions(uint64_t after_id, size_t most);
   size_t session_count();
@@ -100,6 +111,12 @@ class Broker {
   // more.
   void Drain(std::function<void()> ended);
   bool draining() const { return draining_.load(); }
+
+  // What survives this process is written down there from now on. Once, before the broker is used.
+  // `ledger` outlives it.
+  void SetLedger(ledger::Ledger& ledger);
+  // Null: nothing survives.
+  ledger::Ledger* ledger() { return ledger_; }
 
   // The operator's hand. `reason` is bounded and printable; each is logged with who did it.
   // Ends leases of any sessions: fences first, then tells. Errors: INVALID_LENGTH, LEASE_UNKNOWN
@@ -167,7 +184,11 @@ class Broker {
   // All of them, by name, after this one; at most so many.
   std::vector<MemberedDomain> Domains(const std::string& after, size_t most);
 
-  uint64_t NextId() { return next_id_.fetch_add(1); }
+  uint64_t NextId() {
+    const uint64_t id = next_id_.fetch_add(1);
+    if (ledger_) ledger_->UsesId(id);
+    return id;
+  }
   fabric::Fabric& fabric() { return fabric_; }
   Books& books() { return books_; }
   DeviceCatalog& devices() { return devices_; }
@@ -183,6 +204,7 @@ class Broker {
   const Limits& limits() const { return limits_; }
 
  private:
+  friend class Adoption;
   friend class DeviceWatch;
   friend class Registration;
   friend class Removal;
@@ -210,7 +232,11 @@ class Broker {
   // Everything of it has been taken out and freed.
   void Gone(SessionRef session);
 
+  void AddLocked(const SessionRef& session) MRD_REQUIRES(mutex_);
+  void WriteDown(Session& session);
+
   fabric::Fabric& fabric_;
+  ledger::Ledger* ledger_ = nullptr;
   Observer& observer_;
   SessionLog session_log_;
   const Limits limits_;
@@ -234,6 +260,10 @@ class Broker {
   };
   std::unordered_map<uint32_t, User> users_ MRD_GUARDED_BY(mutex_);  // With sessions.
   std::function<void()> drained_ MRD_GUARDED_BY(mutex_);
+  // Of the adoption: when those that are awaited still are ended.
+  std::chrono::steady_clock::time_point await_until_ MRD_GUARDED_BY(mutex_);
+  std::vector<SessionRef> awaited_ MRD_GUARDED_BY(mutex_);
+  std::vector<SessionRef> adopted_ MRD_GUARDED_BY(mutex_);  // That may have domains of before.
   std::vector<std::unique_ptr<Lease>> stuck_
       MRD_GUARDED_BY(mutex_);  // That no deregistration could end.
   memory::Disposer disposer_;

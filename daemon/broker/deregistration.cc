@@ -19,6 +19,7 @@ constexpr uint64_t kSmallBytes = 4 << 20;
 }  // namespace
 
 bool EndRegions(Lease& lease, absl::Status* first_error) {
+  lease.record.Erase();
   const size_t before = lease.regions.size();
   for (HeldRegion& held : lease.regions) {
     const absl::Status ended = held.region->Deregister();
@@ -36,7 +37,8 @@ bool EndRegions(Lease& lease, absl::Status* first_error) {
     auto& keys = lease.view.keys;
     const auto dead = [&lease](const KeyView& key) {
       return std::none_of(lease.regions.begin(), lease.regions.end(), [&](const HeldRegion& held) {
-        return key.device && held.domain->device() == key.device->name;
+        return key.device && held.domain->device() == key.device->name &&
+               held.domain->generation() == key.device->generation;
       });
     };
     keys.erase(std::remove_if(keys.begin(), keys.end(), dead), keys.end());

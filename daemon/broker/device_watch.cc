@@ -70,6 +70,10 @@ void DeviceWatch::Remove(const fabric::DeviceInfo& device) {
     ++pending_[device.name].removals;
   }
   broker_.devices().Drop(device);  // Before anybody is told.
+  // The kernel's removal waits for every descriptor, those in the store too.
+  if (auto* const ledger = broker_.ledger()) {
+    ledger->DropDeviceUpTo(device.name, device.generation);
+  }
   Removal::Start(broker_, device, [this, name = device.name] { Removed(name); });
 }
 

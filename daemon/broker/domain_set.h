@@ -31,10 +31,20 @@ class DomainSet {
   // One that is kept; nothing where it would have to be made.
   std::optional<SessionDomain> Kept(const std::string& device);
 
+  // One of before a restart of the daemon: neither For nor Kept finds it; it is in Adopted until
+  // nobody else holds it.
+  void Adopt(SessionDomain domain);
+  // Those on the device of this name, the newest first.
+  std::vector<SessionDomain> Adopted(const std::string& device);
+  // Those that nobody else holds any more are the caller's to end.
+  std::vector<SessionDomain> TakeUnused();
+  bool HasAdopted();
+
   // A region lies in it: it stays from now on.
   void Keep(const SessionDomain& domain);
 
-  // That opening of a device is gone: what is kept there is the caller's to end. REQUIRES: IsGone
+  // That opening of a device is gone, and the older ones with it: what is kept there is the
+  // caller's to end. REQUIRES: IsGone
   // is true of it, so that For adds nothing there behind this.
   std::vector<SessionDomain> Drop(const fabric::DeviceInfo& device);
 
@@ -46,6 +56,7 @@ class DomainSet {
     DeviceRef device;
     std::weak_ptr<fabric::Domain> made;
     std::shared_ptr<fabric::Domain> kept;
+    bool adopted = false;
   };
 
   std::optional<SessionDomain> MadeLocked(const std::string& device, IsGone is_gone)

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/broker.h"
+#include "daemon/broker/records.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::broker {
@@ -23,6 +24,7 @@ absl::StatusOr<SessionDomain> Broker::MakeDomain(const std::string& device) {
   for (const bool anew : {false, true}) {
     for (const DeviceRef& known : anew ? devices_.Read(anew) : devices_.Known()) {
       if (known->name == device && known->generation == (*domain)->generation()) {
+        if (ledger_) ledger_->KeepDevice(fabric_, *known);
         return SessionDomain{known, *std::move(domain)};
       }
     }
@@ -60,7 +62,15 @@ absl::StatusOr<DomainView> Broker::OpenDomain(Session& session, const OpenDomain
                       .advice = "Close domains that are not needed"});
   }
   // Where it is a member of one that has this name it was given that one.
-  session.joined.emplace(spec.name, *std::move(domain));
+  const auto [place, is_new] = session.joined.emplace(spec.name, *std::move(domain));
+  if (is_new && ledger_ && session.record) {
+    auto put = ledger_->Put(RecordOf(session, *place->second));
+    if (!put.ok()) {
+      session.joined.erase(place);
+      return put.status();
+    }
+    session.memberships[spec.name] = *std::move(put);
+  }
   return view;
 }
 
@@ -73,6 +83,7 @@ void Broker::CloseDomain(const SessionRef& session, const std::string& name, Don
     if (found != session->joined.end() && !session->ending) {
       domain = std::move(found->second);
       session->joined.erase(found);
+      session->memberships.erase(name);
       work = std::make_shared<Work>(*this, session);
     }
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/page.h"
+#include "daemon/broker/records.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::broker {
@@ -16,10 +17,37 @@ absl::Status EndpointUnknown(uint64_t id) {
 }
 
 EndpointView ViewOf(const Endpoint& endpoint) {
-  return {endpoint.id, endpoint.state, endpoint.info, ""};
+  return {endpoint.id, endpoint.state, endpoint.info, static_cast<bool>(endpoint.record), ""};
+}
+
+// The stamp of an endpoint's record.
+constexpr uint64_t kPeerHasLeft = 1;
+
+void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
+  {
+    MutexLock lock(session->mutex);
+    const auto found = session->endpoints.find(id);
+    if (found == session->endpoints.end()) {
+      // It stood for a moment: its session is told when it has it.
+      const auto kept = session->being_kept.find(id);
+      if (kept != session->being_kept.end()) kept->second = true;
+      return;
+    }
+    found->second->state = v1::Endpoint::DISCONNECTED;
+    found->second->record.SetStamp(kPeerHasLeft);
+  }
+  session->link->Send(
+      {.kind = v1::AttachEvent::ENDPOINT_ENDED,
+       .cause = error ? v1::AttachEvent::CONNECTION_ERROR : v1::AttachEvent::PEER_DISCONNECTED,
+       .endpoint_ids = {id},
+       .message = error ? "the connection failed" : "the peer disconnected"});
 }
 
 }  // namespace
+
+std::function<void(bool error)> WhenPeerLeaves(const SessionRef& session, uint64_t id) {
+  return [session, id](bool error) { PeerLeft(session, id, error); };
+}
 
 // What an attempt to make a connection has booked. The callback and the fabric hold it: the one
 // until the attempt is answered, the other until nothing is left of it.
@@ -131,6 +159,8 @@ void Endpoints::Listen(const SessionRef& session, ListenWish wish, EndpointDone 
         endpoint->info = (*listener)->info();
         endpoint->listener = *std::move(listener);
         endpoint->named = named;
+        endpoint->backlog = static_cast<uint32_t>(wish.backlog);
+        WriteDown(work->session(), *endpoint, named.get());
         const EndpointView view = ViewOf(*endpoint);
         // One that listens on every device is on none: its connections are looked at one by one.
         absl::Status kept = absl::OkStatus();
@@ -146,20 +176,6 @@ void Endpoints::Listen(const SessionRef& session, ListenWish wish, EndpointDone 
   if (taken.ok()) return;
   Unbook(session);
   (*shared_done)(taken);
-}
-
-void Endpoints::PeerLeft(const SessionRef& session, uint64_t id, bool error) {
-  {
-    MutexLock lock(session->mutex);
-    const auto found = session->endpoints.find(id);
-    if (found == session->endpoints.end()) return;
-    found->second->state = v1::Endpoint::DISCONNECTED;
-  }
-  session->link->Send(
-      {.kind = v1::AttachEvent::ENDPOINT_ENDED,
-       .cause = error ? v1::AttachEvent::CONNECTION_ERROR : v1::AttachEvent::PEER_DISCONNECTED,
-       .endpoint_ids = {id},
-       .message = error ? "the connection failed" : "the peer disconnected"});
 }
 
 fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
@@ -185,38 +201,106 @@ fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
     return !wanted || wanted();
   };
   // By its id: the endpoint holds the connection, which holds this.
-  spec.left = [this, session, id = endpoint->id](bool error) { PeerLeft(session, id, error); };
+  spec.left = WhenPeerLeaves(session, endpoint->id);
   return spec;
+}
+
+void Endpoints::WriteDown(const SessionRef& session, Endpoint& endpoint, const NamedDomain* named) {
+  ledger::Ledger* const ledger = broker_.ledger();
+  if (!ledger || session->identity.admin) return;
+  ledger::pb::Endpoint record = RecordOf(*session, endpoint, named);
+  absl::Status failed;
+  if (endpoint.connection) {
+    auto stored = ledger->Keep(endpoint.connection->handles().fd);
+    failed = stored.status();
+    if (stored.ok()) {
+      record.set_fd_name(stored->name());
+      endpoint.stored = *std::move(stored);
+    }
+  }
+  if (failed.ok()) {
+    auto put = ledger->Put(record);
+    failed = put.status();
+    if (put.ok()) endpoint.record = *std::move(put);
+  }
+  if (failed.ok()) return;
+  endpoint.stored = {};
+  broker_.session_log().Write(
+      spdlog::level::warn, session->id, session->identity,
+      absl::StrCat("endpoint ", endpoint.id, " does not survive the daemon: ", failed.message()));
+}
+
+void Endpoints::Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<Endpoint> endpoint,
+                            EndpointView view, EndpointDone done) {
+  const SessionRef session = attempt->session();
+  const uint64_t id = endpoint->id;
+  view.survives = static_cast<bool>(endpoint->record);
+  const absl::Status refusal = Keep(session, endpoint);
+  bool left = false;
+  {
+    MutexLock lock(session->mutex);
+    const auto kept = session->being_kept.find(id);
+    if (kept != session->being_kept.end()) {
+      left = kept->second;
+      session->being_kept.erase(kept);
+    }
+  }
+  if (refusal.ok()) {
+    attempt->Established();
+    done(std::move(view));
+    if (left) WhenPeerLeaves(session, id)(/*error=*/false);
+    return;
+  }
+  // A connection's end may block, and waits for the fabric's thread, which may be this one:
+  // elsewhere.
+  broker_.registrar().SubmitCleanup(session->owner(),
+                                    [attempt = std::move(attempt), endpoint = std::move(endpoint),
+                                     done = std::move(done), refusal]() mutable {
+                                      const std::shared_ptr<const Work> work = attempt->work();
+                                      endpoint.reset();
+                                      attempt.reset();
+                                      done(refusal);
+                                    });
 }
 
 fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> attempt,
                                                      std::shared_ptr<Endpoint> endpoint,
-                                                     EndpointDone done) {
-  return [this, attempt = std::move(attempt), endpoint,
+                                                     NamedDomainRef named, EndpointDone done) {
+  return [this, attempt = std::move(attempt), endpoint, named = std::move(named),
           done = std::move(done)](absl::StatusOr<fabric::Established> made) mutable {
     const SessionRef session = attempt->session();
-    absl::Status refusal = made.status();
-    if (made.ok()) {
-      endpoint->state = v1::Endpoint::CONNECTED;
-      endpoint->info = made->connection->info();
-      endpoint->connection = std::move(made->connection);
-      EndpointView view = ViewOf(*endpoint);
-      view.private_data = std::move(made->private_data);
-      refusal = Keep(session, endpoint);
-      if (refusal.ok()) {
-        attempt->Established();
-        return done(std::move(view));
-      }
+    if (!made.ok()) {
+      broker_.registrar().SubmitCleanup(
+          session->owner(), [attempt = std::move(attempt), endpoint = std::move(endpoint),
+                             done = std::move(done), refusal = made.status()]() mutable {
+            const std::shared_ptr<const Work> work = attempt->work();
+            endpoint.reset();
+            attempt.reset();
+            done(refusal);
+          });
+      return;
     }
-    // A connection's end may block, and waits for this very thread: elsewhere.
-    broker_.registrar().SubmitCleanup(session->owner(),
-                                      [attempt = std::move(attempt), endpoint = std::move(endpoint),
-                                       done = std::move(done), refusal]() mutable {
-                                        const std::shared_ptr<const Work> work = attempt->work();
-                                        endpoint.reset();
-                                        attempt.reset();
-                                        done(refusal);
-                                      });
+    endpoint->state = v1::Endpoint::CONNECTED;
+    endpoint->info = made->connection->info();
+    endpoint->connection = std::move(made->connection);
+    EndpointView view = ViewOf(*endpoint);
+    view.private_data = std::move(made->private_data);
+    if (!broker_.ledger()) {
+      return Established(std::move(attempt), std::move(endpoint), std::move(view), std::move(done));
+    }
+    {
+      MutexLock lock(session->mutex);
+      session->being_kept[endpoint->id] = false;
+    }
+    // The store may block.
+    broker_.registrar().SubmitCleanup(
+        session->owner(),
+        [this, attempt = std::move(attempt), endpoint = std::move(endpoint),
+         named = std::move(named), view = std::move(view), done = std::move(done)]() mutable {
+          WriteDown(attempt->session(), *endpoint, named.get());
+          named = nullptr;
+          Established(std::move(attempt), std::move(endpoint), std::move(view), std::move(done));
+        });
   };
 }
 
@@ -245,9 +329,9 @@ void Endpoints::Accept(const SessionRef& session, uint64_t listener_id, Connecti
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->id = broker_.NextId();
   auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/false);
-  auto spec = SpecFor(session, endpoint, std::move(named), std::move(wish), attempt);
-  listener->Accept(std::move(spec),
-                   OnEstablished(std::move(attempt), std::move(endpoint), std::move(done)));
+  auto spec = SpecFor(session, endpoint, named, std::move(wish), attempt);
+  listener->Accept(std::move(spec), OnEstablished(std::move(attempt), std::move(endpoint),
+                                                  std::move(named), std::move(done)));
 }
 
 void Endpoints::Connect(const SessionRef& session, const std::string& address, uint32_t port,
@@ -265,9 +349,10 @@ void Endpoints::Connect(const SessionRef& session, const std::string& address, u
   auto endpoint = std::make_shared<Endpoint>();
   endpoint->id = broker_.NextId();
   auto attempt = std::make_shared<Attempt>(*this, *std::move(work), /*connects=*/true);
-  auto spec = SpecFor(session, endpoint, *std::move(named), std::move(wish), attempt);
-  broker_.fabric().Connect(address, port, source, std::move(spec),
-                           OnEstablished(std::move(attempt), std::move(endpoint), std::move(done)));
+  auto spec = SpecFor(session, endpoint, *named, std::move(wish), attempt);
+  broker_.fabric().Connect(
+      address, port, source, std::move(spec),
+      OnEstablished(std::move(attempt), std::move(endpoint), *std::move(named), std::move(done)));
 }
 
 void Endpoints::Disconnect(const SessionRef& session, uint64_t id, Done done) {

@@ -24,12 +24,17 @@ struct Endpoint {
   std::shared_ptr<fabric::Listener> listener;
   NamedDomainRef named;  // Of a listener: where its connections are to lie. Null: the private one.
   std::unique_ptr<fabric::Connection> connection;
+  uint32_t backlog = 0;  // Of a listener.
+  // Last, so that they end first: what has no record any more may end.
+  ledger::StoredFd stored;  // Of a connection.
+  ledger::Record record;    // None: it does not survive the daemon.
 };
 
 struct EndpointView {
   uint64_t id;
   v1::Endpoint::State state;
   fabric::ConnectionInfo info;
+  bool survives;             // A restart of the daemon.
   std::string private_data;  // The peer's; only of a connection just made.
 };
 
@@ -37,6 +42,9 @@ struct EndpointPage {
   std::vector<std::pair<uint64_t, EndpointView>> endpoints;  // With the id of its session.
   uint64_t next = 0;                                         // 0: no more.
 };
+
+// What to do when the peer of a connection has left; see fabric::ConnectionSpec::left.
+std::function<void(bool error)> WhenPeerLeaves(const SessionRef& session, uint64_t id);
 
 // Called exactly once, from any thread.
 using EndpointDone = absl::AnyInvocable<void(absl::StatusOr<EndpointView>)>;
@@ -89,12 +97,16 @@ class Endpoints {
   // the callers of this must not. Errors: SESSION_UNKNOWN, DEVICE_REMOVED; then the endpoint stays
   // the caller's to end.
   absl::Status Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint);
+  // Has it survive the daemon, where that can be: before it is given to its session. May block.
+  void WriteDown(const SessionRef& session, Endpoint& endpoint, const NamedDomain* named);
   fabric::ConnectionSpec SpecFor(const SessionRef& session,
                                  const std::shared_ptr<Endpoint>& endpoint, NamedDomainRef named,
                                  ConnectionWish wish, std::shared_ptr<Attempt> attempt);
   fabric::EstablishedCallback OnEstablished(std::shared_ptr<Attempt> attempt,
-                                            std::shared_ptr<Endpoint> endpoint, EndpointDone done);
-  void PeerLeft(const SessionRef& session, uint64_t id, bool error);
+                                            std::shared_ptr<Endpoint> endpoint,
+                                            NamedDomainRef named, EndpointDone done);
+  void Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<Endpoint> endpoint,
+                   EndpointView view, EndpointDone done);
   absl::Status BeginConnect(uint32_t uid) MRD_EXCLUDES(mutex_);
   void EndConnect(uint32_t uid) MRD_EXCLUDES(mutex_);
 

@@ -3,10 +3,13 @@
 #define MRD_DAEMON_BROKER_EVENT_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "daemon/mutex.h"
 #include "mrd/v1/attach.pb.h"
 
 namespace mrd::broker {
@@ -42,6 +45,36 @@ class Link {
   virtual void Send(const Event& event) = 0;
   // The session is over for a reason of the daemon's.
   virtual void HangUp() = 0;
+};
+
+// The connection that a session has at the moment: none between a restart of the daemon and the
+// client's return. What is sent meanwhile is lost; the client is told that something was.
+class SessionLink final : public Link {
+ public:
+  explicit SessionLink(std::shared_ptr<Link> link) : link_(std::move(link)) {}
+
+  void Set(std::shared_ptr<Link> link) {
+    MutexLock lock(mutex_);
+    link_ = std::move(link);
+  }
+  void Drain() override {
+    if (const auto link = now()) link->Drain();
+  }
+  void Send(const Event& event) override {
+    if (const auto link = now()) link->Send(event);
+  }
+  void HangUp() override {
+    if (const auto link = now()) link->HangUp();
+  }
+
+ private:
+  std::shared_ptr<Link> now() {
+    MutexLock lock(mutex_);
+    return link_;
+  }
+
+  Mutex mutex_;
+  std::shared_ptr<Link> link_ MRD_GUARDED_BY(mutex_);
 };
 
 }  // namespace mrd::broker

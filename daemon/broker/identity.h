@@ -18,6 +18,7 @@ struct Identity {
   std::vector<gid_t> groups = {};  // Supplementary ones.
   std::string cgroup = {};         // When it attached (cgroup v2); empty: not known.
   std::string comm;
+  uint64_t start_time = 0;  // Of the process, in ticks since the boot (proc(5)); 0: not known.
   std::string death;  // How its end will be noticed: "pidfd", "pidfd of the client", "hang-up".
 };
 

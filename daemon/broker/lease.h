@@ -11,6 +11,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "daemon/broker/books.h"
+#include "daemon/broker/ledger/ledger.h"
 #include "daemon/fabric/fabric.h"
 #include "daemon/memory/mapping.h"
 
@@ -64,6 +65,9 @@ struct Lease {
   LeaseView view = {};
   uint64_t bytes = 0;  // Booked.
   absl::InlinedVector<HeldRegion, 1> regions;
+  // In the ledger; erased before the first of the regions ends.
+  ledger::Record record;
+  std::shared_ptr<ledger::CallRecord> call;  // Of a call that made several; else null.
   // That made it, of its session's log; null where it had no request_id.
   RequestRecord* request = nullptr;
   // Zero: it lasts as long as its session.

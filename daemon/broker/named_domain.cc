@@ -1,5 +1,7 @@
 #include "daemon/broker/named_domain.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -11,6 +13,13 @@ namespace mrd::broker {
 namespace {
 
 constexpr mode_t kDefaultMode = 0600;
+
+// Never 0, and never one that an earlier daemon gave.
+uint64_t RandomId() {
+  uint64_t id = 0;
+  while (id == 0) (void)!getrandom(&id, sizeof id, 0);  // 8 bytes come whole (getrandom(2)).
+  return id;
+}
 
 bool In(const Identity& who, gid_t group) {
   return who.gid == group ||
@@ -100,7 +109,8 @@ absl::StatusOr<NamedDomainRef> NamedDomains::CreateLocked(const Identity& who,
     return MakeError(v1::REQUEST_INVALID, absl::StrCat("gid ", group, " is none of the caller's"),
                      {.advice = "Give a group that this process is in, or none"});
   }
-  size_t& owned = by_owner_[who.uid];
+  const auto known = by_owner_.find(who.uid);
+  const size_t owned = known == by_owner_.end() ? 0 : known->second;
   if (owned >= kMostOfUser) {
     return MakeError(
         v1::QUOTA_DOMAINS, absl::StrCat("uid ", who.uid, " owns ", owned, " domains already"),
@@ -109,15 +119,32 @@ absl::StatusOr<NamedDomainRef> NamedDomains::CreateLocked(const Identity& who,
          .used = owned,
          .advice = "Close domains that are not needed: each ends with its last member"});
   }
-  ++owned;
-  NamedDomainRef domain(
-      new NamedDomain{std::make_shared<std::string>(spec.name), who.uid, group, mode, {}},
-      [this](NamedDomain* ended) {
-        Ended(*ended);
-        delete ended;
-      });
-  by_name_[spec.name] = domain;
-  return domain;
+  return MakeLocked(RandomId(), {spec.name, who.uid, group, mode});
+}
+
+NamedDomainRef NamedDomains::MakeLocked(uint64_t id, const DomainView& domain) {
+  ++by_owner_[domain.owner];
+  NamedDomainRef made(new NamedDomain{id,
+                                      std::make_shared<std::string>(domain.name),
+                                      domain.owner,
+                                      domain.group,
+                                      domain.mode,
+                                      {}},
+                      [this](NamedDomain* ended) {
+                        Ended(*ended);
+                        delete ended;
+                      });
+  by_name_[domain.name] = made;
+  return made;
+}
+
+NamedDomainRef NamedDomains::Adopt(uint64_t id, const DomainView& domain) {
+  MutexLock lock(mutex_);
+  const auto known = by_name_.find(domain.name);
+  if (known != by_name_.end()) {
+    if (auto alive = known->second.lock()) return alive->id == id ? alive : nullptr;
+  }
+  return MakeLocked(id, domain);
 }
 
 void NamedDomains::Ended(const NamedDomain& domain) {

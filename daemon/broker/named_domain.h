@@ -23,6 +23,7 @@ namespace mrd::broker {
 // device lie in one protection domain: the keys of each serve the connections of all. What lies in
 // it when the last member leaves keeps the protection domain, without the name.
 struct NamedDomain {
+  uint64_t id = 0;  // Of this one: another one may have its name later.
   std::shared_ptr<const std::string> name;
   uid_t owner = 0;
   gid_t group = 0;
@@ -57,6 +58,9 @@ class NamedDomains {
 
   // Errors: REQUEST_INVALID, DOMAIN_UNKNOWN, DOMAIN_FORBIDDEN, QUOTA_DOMAINS.
   absl::StatusOr<NamedDomainRef> Open(const Identity& who, const OpenDomainSpec& spec);
+  // One of before a restart of the daemon: the one of this id, made where there is none yet. Null:
+  // another one of this name is alive.
+  NamedDomainRef Adopt(uint64_t id, const DomainView& domain);
   // Those that `who` may open, by name.
   std::vector<DomainView> List(const Identity& who);
   // All of them, by name, after this one; at most so many.
@@ -65,6 +69,7 @@ class NamedDomains {
  private:
   absl::StatusOr<NamedDomainRef> CreateLocked(const Identity& who, const OpenDomainSpec& spec)
       MRD_REQUIRES(mutex_);
+  NamedDomainRef MakeLocked(uint64_t id, const DomainView& domain) MRD_REQUIRES(mutex_);
   void Ended(const NamedDomain& domain) MRD_EXCLUDES(mutex_);
 
   Mutex mutex_;

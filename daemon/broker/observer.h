@@ -17,6 +17,7 @@ enum class SessionEnd {
   kProtocol,  // It broke the attach protocol.
   kRevoked,   // The operator's or the daemon's word.
   kShutdown,  // The daemon ends.
+  kNotBack,   // After a restart of the daemon its client did not attach it again in time.
   kDrained,   // It was left when the deadline of the operator's drain was over.
 };
 inline constexpr int kSessionEnds = 6;

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/broker/records.h"
 #include "mrd/v1/status.h"
 
 namespace mrd::broker {
@@ -437,6 +438,7 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
       // Its end has looked at this session already; else it finds the leases.
       if (broker_.device_watch().IsGone(*used.device)) return DeviceRemoved(used.device->name);
     }
+    if (auto written = WriteDown(); !written.ok()) return written;
     for (auto& lease : leases_) session_.PutLease(std::move(lease));
     leases_.clear();
     if (ttl_.count() > 0) broker_.WatchLocked(session_);
@@ -468,6 +470,19 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
                                       });
   }
   return absl::OkStatus();
+}
+
+absl::Status Registration::WriteDown() {
+  ledger::Ledger* const ledger = broker_.ledger();
+  if (!ledger || !session_.record) return absl::OkStatus();
+  // What needs the memory map of this process ends with it.
+  if ((spec_.access & Bit(v1::ON_DEMAND)) != 0) return absl::OkStatus();
+  auto written = broker::WriteDown(*ledger, session_, leases_, record_, named_.get(),
+                                   leases_.size() > 1 ? broker_.NextId() : 0);
+  if (written.ok()) return written;
+  for (auto& lease : leases_) lease->record.Erase();
+  return MakeError(v1::BUSY, absl::StrCat("the leases cannot be written down: ", written.message()),
+                   {.advice = "The daemon is short of memory: try again later"});
 }
 
 void Registration::LetGo() {

@@ -58,6 +58,8 @@ class Registration : public std::enable_shared_from_this<Registration> {
   absl::Status CheckHugetlb(const RangeSpec& range, const memory::Buffer& buffer) const;
   absl::Status PinAll();
   absl::Status Commit(std::shared_ptr<const LeaseViews> answer);
+  // In the ledger, where there is one: from then on a restart of the daemon finds the leases.
+  absl::Status WriteDown() MRD_REQUIRES(session_.mutex);
   void RollBack();
   // Before the call is answered: whoever has the answer finds nothing of it under way.
   void LetGo();

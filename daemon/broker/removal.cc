@@ -1,10 +1,13 @@
 #include "daemon/broker/removal.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/records.h"
 #include "daemon/log.h"
+#include "spdlog/spdlog.h"
 
 namespace mrd::broker {
 namespace {
@@ -72,7 +75,7 @@ std::unique_ptr<Removal::Part> Removal::Take(const SessionRef& session) {
 void Removal::TakeEndpoints(Session& session, Part& part) const {
   for (auto it = session.endpoints.begin(); it != session.endpoints.end();) {
     const fabric::ConnectionInfo& info = it->second->info;
-    if (info.device != device_.name || info.generation != device_.generation) {
+    if (info.device != device_.name || info.generation > device_.generation) {
       ++it;
       continue;
     }
@@ -94,33 +97,44 @@ void Removal::TakeDomains(Session& session, Part& part) const {
 void Removal::TakeLeases(Session& session, Part& part) const {
   std::vector<uint64_t> whole;
   for (auto& [id, lease] : session.leases) {
-    const auto lost = std::find_if(lease->regions.begin(), lease->regions.end(),
-                                   [this](const HeldRegion& held) { return IsIts(*held.domain); });
-    if (lost == lease->regions.end()) continue;
-    if (lease->regions.size() == 1) {
+    const size_t lost = static_cast<size_t>(
+        std::count_if(lease->regions.begin(), lease->regions.end(),
+                      [this](const HeldRegion& held) { return IsIts(*held.domain); }));
+    if (lost == 0) continue;
+    if (lost == lease->regions.size()) {
       whole.push_back(id);
     } else {
-      part.split.push_back(Split(*lease, &*lost));
+      part.split.push_back(Split(*lease));
     }
   }
   for (const uint64_t id : whole) part.whole.push_back(session.TakeLease(id));
 }
 
 // What a lease that goes on elsewhere loses here.
-std::unique_ptr<Lease> Removal::Split(Lease& lease, HeldRegion* lost) const {
+std::unique_ptr<Lease> Removal::Split(Lease& lease) const {
   auto split = std::make_unique<Lease>();
   split->view = lease.view;
-  split->bytes = lease.bytes / lease.regions.size();
-  split->regions.push_back(std::move(*lost));
+  const uint64_t each = lease.bytes / lease.regions.size();
+  const auto lost =
+      std::stable_partition(lease.regions.begin(), lease.regions.end(),
+                            [this](const HeldRegion& held) { return !IsIts(*held.domain); });
+  std::move(lost, lease.regions.end(), std::back_inserter(split->regions));
+  lease.regions.erase(lost, lease.regions.end());
+  split->bytes = each * split->regions.size();
   lease.bytes -= split->bytes;
-  lease.regions.erase(lease.regions.begin() + (lost - lease.regions.data()));
   auto& keys = lease.view.keys;
   keys.erase(std::remove_if(keys.begin(), keys.end(),
                             [this](const KeyView& key) {
                               return key.device->name == device_.name &&
-                                     key.device->generation == device_.generation;
+                                     key.device->generation <= device_.generation;
                             }),
              keys.end());
+  if (ledger::Ledger* const ledger = broker_.ledger()) {
+    if (auto written = Rewrite(*ledger, lease); !written.ok()) {
+      spdlog::error("lease {} does not survive the daemon: {}", lease.view.id,
+                    std::string(written.message()));
+    }
+  }
   return split;
 }
 

@@ -50,9 +50,10 @@ class Removal {
   void TakeEndpoints(Session& session, Part& part) const MRD_REQUIRES(session.mutex);
   void TakeDomains(Session& session, Part& part) const MRD_REQUIRES(session.mutex);
   void TakeLeases(Session& session, Part& part) const MRD_REQUIRES(session.mutex);
-  std::unique_ptr<Lease> Split(Lease& lease, HeldRegion* lost) const;
+  std::unique_ptr<Lease> Split(Lease& lease) const;
+  // An older generation goes with it.
   bool IsIts(const fabric::Domain& domain) const {
-    return domain.generation() == device_.generation && domain.device() == device_.name;
+    return domain.generation() <= device_.generation && domain.device() == device_.name;
   }
   void End(Part& part);
   void EndLeases(Part& part);

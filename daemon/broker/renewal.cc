@@ -32,9 +32,16 @@ absl::StatusOr<Renewal> Broker::Renew(Session& session, const std::vector<uint64
     return session.NoLease(id, "nothing was renewed");
   }
   session.renewals.fetch_add(1, std::memory_order_relaxed);
-  for (const uint64_t id : lease_ids) session.expiries.Renew(*session.leases.at(id), now);
+  const auto stamp =
+      static_cast<uint64_t>(std::chrono::nanoseconds(now.time_since_epoch()).count());
+  for (const uint64_t id : lease_ids) {
+    Lease& lease = *session.leases.at(id);
+    session.expiries.Renew(lease, now);
+    lease.record.SetStamp(stamp);
+  }
   if (!lease_ids.empty()) return Renewal{lease_ids.size(), session.expiries.shortest_ttl()};
   session.expiries.RenewAll(now);
+  session.record.SetStamp(stamp);
   return Renewal{session.expiries.size(), session.expiries.shortest_ttl()};
 }
 

@@ -22,6 +22,7 @@
 #include "daemon/broker/expiry.h"
 #include "daemon/broker/identity.h"
 #include "daemon/broker/lease.h"
+#include "daemon/broker/ledger/ledger.h"
 #include "daemon/broker/named_domain.h"
 #include "daemon/broker/observer.h"
 #include "daemon/broker/registrar.h"
@@ -95,15 +96,16 @@ struct SessionEnding {
 class Session {
  public:
   Session(uint64_t id, std::string token, Identity identity, HolderRef holder, std::string name,
-          std::shared_ptr<Link> link)
+          std::shared_ptr<Link> link,
+          std::chrono::system_clock::time_point attached = std::chrono::system_clock::now())
       : id(id),
         token(std::move(token)),
         identity(std::move(identity)),
         holder(std::move(holder)),
         user(this->holder->user()),
         name(std::move(name)),
-        link(std::move(link)),
-        attached(std::chrono::system_clock::now()) {}
+        link(std::make_shared<SessionLink>(std::move(link))),
+        attached(attached) {}
 
   SessionView View();
   // Of its leases, with what remains of it now.
@@ -129,8 +131,10 @@ class Session {
   const HolderRef holder;  // Of all that is booked for it.
   const uint32_t user;     // See policy::Match; as it was when it attached.
   const std::string name;
-  const std::shared_ptr<Link> link;
+  const std::shared_ptr<SessionLink> link;
   const std::chrono::system_clock::time_point attached;
+  // Of before a restart of the daemon, and its client has not attached it again yet.
+  std::atomic<bool> awaited{false};
   std::atomic<size_t> calls{0};                             // In flight.
   std::shared_ptr<std::atomic<size_t>> calls_of_user = {};  // Of all sessions of the user.
   // Since it attached: counted by whoever does it, shown in its view.
@@ -153,6 +157,8 @@ class Session {
   absl::Status last_refusal MRD_GUARDED_BY(mutex);
   DomainSet domains;                                                   // Its private ones.
   std::map<std::string, NamedDomainRef> joined MRD_GUARDED_BY(mutex);  // By name.
+  std::map<std::string, ledger::Record> memberships MRD_GUARDED_BY(mutex);
+  ledger::Record record MRD_GUARDED_BY(mutex);  // None: it does not survive the daemon.
   absl::btree_map<uint64_t, std::unique_ptr<Lease>> leases MRD_GUARDED_BY(mutex);
   Expiries expiries MRD_GUARDED_BY(mutex);
   // Leases and endpoints that were taken out and that a peer may reach still. Nobody is told that
@@ -160,6 +166,8 @@ class Session {
   absl::btree_set<uint64_t> being_ended MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);
   std::map<uint64_t, std::shared_ptr<Endpoint>> endpoints MRD_GUARDED_BY(mutex);
+  // Connections that are being put into the store, and whether their peer has left meanwhile.
+  std::map<uint64_t, bool> being_kept MRD_GUARDED_BY(mutex);
 };
 
 using SessionRef = std::shared_ptr<Session>;

@@ -22,6 +22,8 @@ const char* Sentence(SessionEnd how) {
       return "it was revoked";
     case SessionEnd::kShutdown:
       return "the daemon ends";
+    case SessionEnd::kNotBack:
+      return "its client did not come back after the daemon's restart";
     case SessionEnd::kDrained:
       return "the deadline of the drain was over";
   }
@@ -54,6 +56,8 @@ const char* NameOf(SessionEnd how) {
       return "revoked";
     case SessionEnd::kShutdown:
       return "shutdown";
+    case SessionEnd::kNotBack:
+      return "not-back";
     case SessionEnd::kDrained:
       return "drained";
   }

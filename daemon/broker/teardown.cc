@@ -19,6 +19,8 @@ void Teardown::Start(Broker& broker, const SessionRef& session, SessionEnd how) 
     session->end = {how, std::chrono::steady_clock::now(), session->held, session->buffers.size(),
                     session->leases.size()};
     self.reset(new Teardown(broker, Work(broker, session)));
+    // From here on all that it has is nobody's, for the next run of the daemon too.
+    session->record.Erase();
     self->endpoints_.swap(session->endpoints);
     const size_t parts =
         std::min(broker.registrar().most_a_session(), session->leases.size() / kRegionsAPart + 1);

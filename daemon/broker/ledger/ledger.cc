@@ -43,8 +43,7 @@ absl::StatusOr<Record> Ledger::PutAs(Kind kind, const google::protobuf::MessageL
 
 absl::StatusOr<StoredFd> Ledger::Keep(int fd) {
   const uint64_t number = next_fd_name_.fetch_add(1);
-  // Late ones may overwrite a later number: adoption looks at the names that there are, too.
-  slots_->SetCounter(Slots::kNextFdName, number + 1);
+  slots_->RaiseCounter(Slots::kNextFdName, number + 1);
   const std::string name = absl::StrFormat("f%x", number);
   if (auto added = store_.Add(name, fd); !added.ok()) return added;
   return StoredFd(store_, name);
@@ -85,8 +84,7 @@ void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device
                   std::string(put.status().message()));
     return;
   }
-  slots_->SetCounter(Slots::kGeneration,
-                     std::max(slots_->counter(Slots::kGeneration), device.generation));
+  slots_->RaiseCounter(Slots::kGeneration, device.generation);
   place->second = {*std::move(stored), *std::move(put)};
 }
 

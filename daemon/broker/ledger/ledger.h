@@ -71,7 +71,7 @@ class Ledger {
 
   // Ids below this are used up, whenever the process ends.
   void UsesId(uint64_t id);
-  void UsesSessionId(uint64_t id) { slots_->SetCounter(Slots::kNextSessionId, id + 1); }
+  void UsesSessionId(uint64_t id) { slots_->RaiseCounter(Slots::kNextSessionId, id + 1); }
   // Handles of regions: see Adoption.
   void UsesHandle(uint32_t handle);
 

@@ -1,0 +1,170 @@
+#include "daemon/broker/records.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "daemon/broker/endpoints.h"
+
+namespace mrd::broker {
+namespace {
+
+namespace pb = ledger::pb;
+
+int64_t NanosSince1970(std::chrono::system_clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
+
+void AddKeys(const Lease& lease, pb::Lease* record) {
+  for (const HeldRegion& held : lease.regions) {
+    const uint64_t generation = held.domain->generation();
+    const std::string device = held.domain->device();
+    pb::Key* const key = record->add_keys();
+    key->set_device(device);
+    key->set_generation(generation);
+    key->set_handle(held.region->handle());
+    key->set_pd(held.domain->handle());
+    key->set_lkey(held.region->lkey());
+    key->set_rkey(held.region->rkey());
+  }
+}
+
+pb::Lease RecordOf(const Session& session, const Lease& lease, const NamedDomain* named) {
+  pb::Lease record;
+  const LeaseView& view = lease.view;
+  record.set_id(view.id);
+  record.set_session_id(session.id);
+  record.set_buffer_id(view.buffer_id);
+  record.set_offset(view.offset);
+  record.set_length(view.length);
+  record.set_addr(view.addr);
+  record.set_access(view.access);
+  record.set_ttl(static_cast<uint64_t>(lease.ttl.count()));
+  record.set_bytes(lease.bytes);
+  AddKeys(lease, &record);
+  if (named) {
+    record.set_domain(*named->name);
+    record.set_domain_id(named->id);
+  }
+  return record;
+}
+
+// When it was granted: its ttl counts from then.
+void StampWithNow(Lease& lease) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  lease.record.SetStamp(static_cast<uint64_t>(std::chrono::nanoseconds(now).count()));
+}
+
+}  // namespace
+
+pb::Session RecordOf(const Session& session) {
+  pb::Session record;
+  const Identity& who = session.identity;
+  record.set_id(session.id);
+  record.set_token(session.token);
+  record.set_name(session.name);
+  record.set_pid(who.pid);
+  record.set_start_time(who.start_time);
+  record.set_uid(who.uid);
+  record.set_gid(who.gid);
+  record.mutable_groups()->Add(who.groups.begin(), who.groups.end());
+  record.set_cgroup(who.cgroup);
+  record.set_comm(who.comm);
+  record.set_death(who.death);
+  record.set_attached(NanosSince1970(session.attached));
+  return record;
+}
+
+pb::Membership RecordOf(const Session& session, const NamedDomain& domain) {
+  pb::Membership record;
+  record.set_session_id(session.id);
+  record.set_domain_id(domain.id);
+  record.set_name(*domain.name);
+  record.set_owner(domain.owner);
+  record.set_group(domain.group);
+  record.set_mode(domain.mode);
+  return record;
+}
+
+pb::Endpoint RecordOf(const Session& session, const Endpoint& endpoint, const NamedDomain* named) {
+  pb::Endpoint record;
+  const fabric::ConnectionInfo& info = endpoint.info;
+  record.set_id(endpoint.id);
+  record.set_session_id(session.id);
+  record.set_device(info.device);
+  record.set_generation(info.generation);
+  record.set_local_address(info.local_address);
+  record.set_local_port(info.local_port);
+  if (named) {
+    record.set_domain(*named->name);
+    record.set_domain_id(named->id);
+  }
+  if (endpoint.listener) {
+    record.set_listening(true);
+    record.set_backlog(endpoint.backlog);
+    return record;
+  }
+  const fabric::ConnectionHandles handles = endpoint.connection->handles();
+  record.set_qp(handles.queue_pair);
+  record.set_cq(handles.completion_queue);
+  record.set_pd(handles.domain);
+  record.set_qp_num(info.qp_num);
+  record.set_peer_address(info.peer_address);
+  record.set_peer_port(info.peer_port);
+  return record;
+}
+
+absl::Status WriteDown(ledger::Ledger& ledger, const Session& session,
+                       std::vector<std::unique_ptr<Lease>>& leases, const RequestRecord* request,
+                       const NamedDomain* named, uint64_t call_id) {
+  const bool alone = leases.size() == 1;
+  pb::Call call;
+  for (const auto& lease : leases) {
+    pb::Lease record = RecordOf(session, *lease, named);
+    if (!alone) {
+      record.set_call(call_id);
+      call.add_lease_ids(lease->view.id);
+    } else if (request) {
+      record.set_request_id(request->id);
+      record.set_fingerprint(request->fingerprint);
+    }
+    for (const pb::Key& key : record.keys()) ledger.UsesHandle(key.handle());
+    auto put = ledger.Put(record);
+    if (!put.ok()) return put.status();
+    lease->record = *std::move(put);
+    if (lease->ttl.count() > 0) StampWithNow(*lease);
+  }
+  if (alone) return absl::OkStatus();
+  call.set_id(call_id);
+  call.set_session_id(session.id);
+  if (request) {
+    call.set_request_id(request->id);
+    call.set_fingerprint(request->fingerprint);
+  }
+  auto put = ledger.Put(call);
+  if (!put.ok()) return put.status();
+  const auto shared = std::make_shared<ledger::CallRecord>(*std::move(put));
+  for (const auto& lease : leases) lease->call = shared;
+  return absl::OkStatus();
+}
+
+absl::Status Rewrite(ledger::Ledger& ledger, Lease& lease) {
+  pb::Lease record;
+  if (!lease.record || !ledger.Read(lease.record, &record)) return absl::OkStatus();
+  const uint64_t stamp = ledger.slots().stamp(lease.record.id());
+  record.set_bytes(lease.bytes);
+  record.clear_keys();
+  AddKeys(lease, &record);
+  for (const pb::Key& key : record.keys()) ledger.UsesHandle(key.handle());
+  record.set_revision(record.revision() + 1);
+  auto put = ledger.Put(record);
+  if (!put.ok()) {
+    lease.record.Erase();
+    return put.status();
+  }
+  put->SetStamp(stamp);
+  lease.record = *std::move(put);  // The one before is erased by its end.
+  return absl::OkStatus();
+}
+
+}  // namespace mrd::broker
