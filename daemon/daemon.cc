@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -22,6 +23,7 @@
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
 #include "daemon/host/hotplug.h"
+#include "daemon/host/inherited.h"
 #include "daemon/host/log_sinks.h"
 #include "daemon/host/metrics/counters.h"
 #include "daemon/host/metrics/http_server.h"
@@ -36,6 +38,7 @@
 #include "daemon/log.h"
 #include "daemon/policy_file.h"
 #include "daemon/service/server.h"
+#include "daemon/survival.h"
 #include "mrd/v1/version.h"
 #include "spdlog/spdlog.h"
 
@@ -92,9 +95,10 @@ void WarnOfFewDescriptors(const broker::Limits& wished) {
 }
 
 absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& name,
-                                                           fabric::verbs::Api& verbs) {
+                                                           fabric::verbs::Api& verbs,
+                                                           uint64_t first_generation) {
   if (name == "soft") return fabric::MakeSoftFabric();
-  return fabric::MakeVerbsFabric(verbs);
+  return fabric::MakeVerbsFabric(verbs, first_generation);
 }
 
 void LogDevices(broker::Broker& broker) {
@@ -116,16 +120,18 @@ void LogDevices(broker::Broker& broker) {
 // The parts that take connections; they go before what serves them.
 struct Front {
   Front(sd_event* loop, broker::Broker& broker, service::Server& server, ipc::SocketDir& sockets,
-        bool peer_pidfd)
+        bool peer_pidfd, std::chrono::seconds resume_within)
       : admin(loop, broker,
               {.admin = true,
                .peer_pidfd = peer_pidfd,
-               .max_message_bytes = service::kMostMessageBytes},
+               .max_message_bytes = service::kMostMessageBytes,
+               .resume_within = {}},
               std::move(sockets.admin_attach)),
         attach(loop, broker,
                {.admin = false,
                 .peer_pidfd = peer_pidfd,
-                .max_message_bytes = service::kMostMessageBytes},
+                .max_message_bytes = service::kMostMessageBytes,
+                .resume_within = resume_within},
                std::move(sockets.attach)),
         rpc(loop, broker, peer_pidfd, std::move(sockets.rpc),
             {[&server](UniqueFd connection, uint32_t user, auto on_abuse) {
@@ -173,20 +179,23 @@ class Daemon {
  public:
   Daemon(const Options& options, v1::Policy policy, fabric::Fabric& fabric,
          fabric::verbs::Api& verbs, ipc::SocketDir& sockets, host::ListenSocket metrics_socket,
-         sd_event* loop)
+         Survival* survival, sd_event* loop)
       : loop_(loop),
+        survival_(survival),
         wished_(options.limits),
         most_ending_(options.most_ending),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         broker_(fabric, FitDescriptors(options.limits), options.registrar_threads, counters_),
         lease_timer_(loop, broker_),
+        adopted_(Adopt(loop)),
         policy_(std::make_shared<PolicyFile>(broker_.books(), counters_, options.config,
                                              std::move(policy), broker_.limits(),
                                              FitDescriptors(policy::Policy::Unbounded()))),
         metrics_(options, broker_, counters_, calls_, std::move(metrics_socket)),
         server_(service::Server::Start(broker_,
                                        ServerOptionsOf(options, calls_, metrics_.page, *policy_))),
-        front_(loop, broker_, *server_, sockets, options.peer_pidfd),
+        front_(loop, broker_, *server_, sockets, options.peer_pidfd,
+               survival ? broker::Adoption::kGrace : std::chrono::seconds(0)),
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
             "the end")),
@@ -203,6 +212,15 @@ class Daemon {
       // The file may lie on a file system that hangs. Errors have been logged.
       return broker_.registrar().SubmitCleanup(
           broker::kDaemonsOwn, [policy = policy_] { policy->Reload().IgnoreError(); });
+    }
+    if (survival_) {
+      // Nothing is ended, nor said: all of it goes on. What calls under way have made and not
+      // written down yet is ended by the next run, and they are repeated.
+      spdlog::info("{}: {} sessions go on in the store", strsignal(signal),
+                   broker_.session_count());
+      metrics_.textfile.reset();
+      spdlog::shutdown();
+      _exit(0);
     }
     if (broker_.draining()) {
       spdlog::error("{} again: ending at once; the kernel frees what is left", strsignal(signal));
@@ -226,6 +244,12 @@ class Daemon {
   }
 
  private:
+  // Before anybody is served.
+  bool Adopt(sd_event* loop) {
+    if (survival_) survival_->Adopt(loop, broker_);
+    return survival_ != nullptr;
+  }
+
   void GiveUpEnding() {
     spdlog::error("{} sessions have not ended in {} ms: ending at once; the kernel frees the rest",
                   broker_.session_count(), most_ending_.count());
@@ -242,6 +266,7 @@ class Daemon {
   }
 
   sd_event* const loop_;
+  Survival* const survival_;  // Null: this process's end is that of all sessions.
   const broker::Limits wished_;
   const std::chrono::milliseconds most_ending_;
   const UniqueFd drained_;
@@ -249,6 +274,7 @@ class Daemon {
   service::CallTable calls_;
   broker::Broker broker_;
   ipc::LeaseTimer lease_timer_;
+  const bool adopted_;
   const std::shared_ptr<PolicyFile> policy_;  // Shared with a reading under way.
   Metrics metrics_;
   const std::unique_ptr<service::Server> server_;
@@ -282,6 +308,7 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   // lock of their own, to find cycles: a tenth of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   StartLogging(options.log_level);
+  std::vector<host::InheritedFd> inherited = host::TakeInherited();
   RaiseDescriptorLimit();
   // Before any thread is started: all of them inherit the mask, and the signals go to the loop.
   sigset_t signals;
@@ -294,7 +321,9 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
 
   auto policy = ReadPolicy(options.config);
   if (!policy.ok()) return 1;
-  auto fabric = MakeFabric(options.fabric, verbs);
+  const auto survival =
+      Survival::Open(options.fabric == "verbs" ? options.store : 0, std::move(inherited));
+  auto fabric = MakeFabric(options.fabric, verbs, survival ? survival->first_generation() : 1);
   if (!fabric.ok()) {
     spdlog::error("{}", std::string(fabric.status().message()));
     return 1;
@@ -321,7 +350,7 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   }
   {
     Daemon daemon(options, *std::move(policy), **fabric, verbs, *sockets, std::move(metrics_socket),
-                  loop);
+                  survival.get(), loop);
     if (!TakeSignals(loop, &daemon)) {
       daemon.Shutdown();
       return 1;

@@ -89,6 +89,12 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
                  "the end. Default: not written")
       ->type_name("PATH.prom")
       ->check(CLI::Validator(CheckTextfile, ""));
+  app.add_option("--store", options->store,
+                 "File descriptors that systemd keeps for mrd over\n"
+                 "a restart: FileDescriptorStoreMax= of its unit,\n"
+                 "which tells nobody. 0: none are kept")
+      ->type_name("N")
+      ->capture_default_str();
   app.footer(
       "SIGTERM and SIGINT end every session in order, then the daemon. SIGHUP reads\n"
       "the policy anew.\n"

@@ -204,6 +204,7 @@ class Broker {
   const Limits& limits() const { return limits_; }
 
  private:
+  friend class AddKeys;
   friend class Adoption;
   friend class DeviceWatch;
   friend class Registration;

@@ -46,6 +46,7 @@ std::optional<SessionDomain> DomainSet::Kept(const std::string& device) {
 void DomainSet::Adopt(SessionDomain domain) {
   MutexLock lock(mutex_);
   slots_.push_back({std::move(domain.device), domain.domain, domain.domain, true});
+  has_adopted_ = true;
 }
 
 std::vector<SessionDomain> DomainSet::Adopted(const std::string& device) {
@@ -68,12 +69,13 @@ std::vector<SessionDomain> DomainSet::TakeUnused() {
     unused.push_back({slot.device, std::move(slot.kept)});
     return true;
   });
+  NoteAdoptedLocked();
   return unused;
 }
 
-bool DomainSet::HasAdopted() {
-  MutexLock lock(mutex_);
-  return std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.adopted; });
+void DomainSet::NoteAdoptedLocked() {
+  has_adopted_ =
+      std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.adopted; });
 }
 
 void DomainSet::Keep(const SessionDomain& domain) {
@@ -92,6 +94,7 @@ std::vector<SessionDomain> DomainSet::Drop(const fabric::DeviceInfo& device) {
     if (slot.kept) dropped.push_back({slot.device, std::move(slot.kept)});
     return true;
   });
+  NoteAdoptedLocked();
   return dropped;
 }
 

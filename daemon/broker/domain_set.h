@@ -2,6 +2,7 @@
 #ifndef MRD_DAEMON_BROKER_DOMAIN_SET_H_
 #define MRD_DAEMON_BROKER_DOMAIN_SET_H_
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -38,7 +39,7 @@ class DomainSet {
   std::vector<SessionDomain> Adopted(const std::string& device);
   // Those that nobody else holds any more are the caller's to end.
   std::vector<SessionDomain> TakeUnused();
-  bool HasAdopted();
+  bool HasAdopted() const { return has_adopted_.load(std::memory_order_relaxed); }
 
   // A region lies in it: it stays from now on.
   void Keep(const SessionDomain& domain);
@@ -62,7 +63,10 @@ class DomainSet {
   std::optional<SessionDomain> MadeLocked(const std::string& device, IsGone is_gone)
       MRD_REQUIRES(mutex_);
 
+  void NoteAdoptedLocked() MRD_REQUIRES(mutex_);
+
   Mutex mutex_;
+  std::atomic<bool> has_adopted_ = false;  // Asked by each registration.
   std::vector<Slot> slots_ MRD_GUARDED_BY(mutex_);
 };
 

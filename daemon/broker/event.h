@@ -32,6 +32,7 @@ struct Event {
   std::vector<uint64_t> endpoint_ids = {};
   std::string message = {};
   std::string device = {};
+  uint64_t generation = 0;  // Of the device, for LEAVE_GENERATION.
   std::optional<Progress> progress = {};
 };
 

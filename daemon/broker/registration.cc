@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/broker/endpoints.h"
 #include "daemon/broker/records.h"
 #include "mrd/v1/status.h"
 
@@ -52,6 +53,7 @@ void Registration::Start(Broker& broker, const SessionRef& session, RegisterSpec
   self->named_ = *std::move(named);
   if (auto found = self->FindBuffers(/*may_block=*/false); !found.ok()) return self->Finish(found);
   if (auto found = self->FindDevices(/*may_block=*/false); !found.ok()) return self->Finish(found);
+  self->FindOldDomains();
   const bool domains_made = self->FindDomains();
 
   uint64_t weight = 0;
@@ -233,8 +235,33 @@ bool Registration::FindDomains() {
       return false;
     }
     domains_.push_back(*std::move(kept));
+    AddOldDomains(name);
   }
   return true;
+}
+
+void Registration::FindOldDomains() {
+  if (spec_.newest_only || !domain_set().HasAdopted()) return;
+  old_domains_.clear();
+  for (const std::string& name : devices_) {
+    for (SessionDomain& old : domain_set().Adopted(name)) {
+      MutexLock lock(session_.mutex);
+      const bool used = std::any_of(session_.endpoints.begin(), session_.endpoints.end(),
+                                    [&old](const auto& each) {
+                                      const Endpoint& endpoint = *each.second;
+                                      return endpoint.info.device == old.device->name &&
+                                             endpoint.info.generation == old.device->generation &&
+                                             endpoint.state == v1::Endpoint::CONNECTED;
+                                    });
+      if (used) old_domains_.push_back(std::move(old));
+    }
+  }
+}
+
+void Registration::AddOldDomains(const std::string& device) {
+  for (const SessionDomain& old : old_domains_) {
+    if (old.device->name == device) domains_.push_back(old);
+  }
 }
 
 absl::Status Registration::MakeDomains() {
@@ -242,6 +269,7 @@ absl::Status Registration::MakeDomains() {
     auto domain = broker_.DomainFor(session_, named_, name);
     if (!domain.ok()) return domain.status();
     domains_.push_back(*std::move(domain));
+    AddOldDomains(name);
   }
   return absl::OkStatus();
 }
@@ -302,6 +330,7 @@ absl::Status Registration::Make() {
   }
   if (devices_.empty()) {
     if (auto found = FindDevices(/*may_block=*/true); !found.ok()) return found;
+    FindOldDomains();
   }
   // The checks first: a refused call makes no domain.
   if (auto checked = CheckAndBook(); !checked.ok()) return checked;
@@ -389,11 +418,10 @@ absl::Status Registration::CheckAndBook() {
     }
     if (!checked.ok()) return OfRange(spec_.ranges, i, checked);
     const uint64_t each = PinnedBytes(range);
-    const uint64_t bytes =
-        each > UINT64_MAX / devices_.size() ? UINT64_MAX : each * devices_.size();
+    const uint64_t bytes = each > UINT64_MAX / domain_count() ? UINT64_MAX : each * domain_count();
     bytes_.push_back(bytes);
     wanted.bytes = bytes > UINT64_MAX - wanted.bytes ? UINT64_MAX : wanted.bytes + bytes;
-    wanted.regions += devices_.size();
+    wanted.regions += domain_count();
   }
   if (auto booked = broker_.books().Book(*session_.holder, wanted); !booked.ok()) return booked;
   booked_ = wanted;
@@ -498,6 +526,7 @@ void Registration::LetGo() {
                                       [self = shared_from_this(), last = std::move(last)] {});
   }
   domains_.clear();
+  old_domains_.clear();
   named_ = nullptr;
 }
 

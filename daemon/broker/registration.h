@@ -38,6 +38,10 @@ class Registration : public std::enable_shared_from_this<Registration> {
   // thread that may block, where none of those known is active.
   absl::Status FindDevices(bool may_block);
   DomainSet& domain_set() { return named_ ? named_->domains : session_.domains; }
+  // Domains of before a restart in which a connection of the session lies.
+  void FindOldDomains();
+  size_t domain_count() const { return devices_.size() + old_domains_.size(); }
+  void AddOldDomains(const std::string& device);
   // The domains on these devices. False: one of them is still to be made.
   bool FindDomains();
   absl::Status MakeDomains();
@@ -81,8 +85,10 @@ class Registration : public std::enable_shared_from_this<Registration> {
   Waiters given_up_;  // Of the record, when nobody waited any more. By the same lock.
   std::vector<std::shared_ptr<memory::Buffer>> buffers_;  // One a range.
   std::vector<std::string> devices_;
-  absl::InlinedVector<SessionDomain, 1> domains_;  // One a device.
-  std::vector<std::unique_ptr<Lease>> leases_;     // One a range, as far as they are pinned.
+  std::vector<SessionDomain> old_domains_;
+  // One a device, and behind each the old ones there.
+  absl::InlinedVector<SessionDomain, 1> domains_;
+  std::vector<std::unique_ptr<Lease>> leases_;  // One a range, as far as they are pinned.
   Pinning pinning_;
   std::vector<uint64_t> bytes_;  // To be booked, one a range and device.
   Amounts booked_;

@@ -30,9 +30,16 @@ struct RegisterSpec {
   bool release_after = false;
   std::chrono::nanoseconds ttl{0};  // Zero: as long as the session.
   std::string domain;               // Empty: the session's private one.
+  bool newest_only = false;         // Not where connections of before a restart lie.
   // Whether the caller still waits for the answer; asked now and then, from any thread. May be
   // empty: always.
   std::function<bool()> wanted;
+};
+
+// A lease that is to have keys in the newest generation, and its buffer as it is known now.
+struct LeaseBuffer {
+  uint64_t lease_id;
+  uint64_t buffer_id;
 };
 
 // A refusal of this range, which says so.

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "daemon/broker/ledger/store.h"
 #include "daemon/mutex.h"
 
 namespace mrd::host {
 
 // Thread-safe. Nobody answers: what systemd refuses (a store that is full, a descriptor of which it
 // has a duplicate) shows in its log and after the next start only. So this counts for itself.
-class FdStore {
+class FdStore final : public broker::ledger::Store {
  public:
   // All names go to a service in one environment variable, and the store is a list that is walked:
   // systemd is quadratic in it. Not more, and not longer names, than were tried.
@@ -32,12 +33,12 @@ class FdStore {
   // is slow to read. It is there when this returns, as far as a later end of this process goes:
   // systemd reads all that was sent before it looks who has died. RESOURCE_EXHAUSTED: it is full;
   // UNAVAILABLE: systemd was not reached ($NOTIFY_SOCKET).
-  absl::Status Add(const std::string& name, int fd) MRD_EXCLUDES(mutex_);
+  absl::Status Add(const std::string& name, int fd) override MRD_EXCLUDES(mutex_);
   // Takes it out: the last duplicate may close. Nothing where there is none of this name.
-  void Remove(const std::string& name) MRD_EXCLUDES(mutex_);
+  void Remove(const std::string& name) override MRD_EXCLUDES(mutex_);
 
-  size_t limit() const { return limit_; }
-  size_t used() const MRD_EXCLUDES(mutex_);
+  size_t limit() const override { return limit_; }
+  size_t used() const override MRD_EXCLUDES(mutex_);
 
  private:
   const size_t limit_;

@@ -205,8 +205,8 @@ bool AttachConnection::HandleHello(const v1::AttachHello& hello, Packet& packet)
                              .limit = kNameBytes,
                              .advice = "Use at most 64 bytes of printable UTF-8"}));
   }
-  if (!hello.token().empty()) return Refuse(broker::SessionUnknown());
   name_ = hello.name();
+  token_ = hello.token();
   if (peer_.proven) return Admit();
   if (peer_.pid != 0) return Challenge();
   // Its pid is hidden: the descriptor that it gave tells of its death, if it is what it should be.
@@ -257,13 +257,20 @@ bool AttachConnection::Admit() {
   identity.admin = options_.admin && peer_.uid != kOverflowUid;
   identity.groups = *std::move(groups);
   identity.cgroup = CgroupOf(peer_);
-  if (peer_.pid != 0) identity.comm = CommOf(peer_.pid);
+  if (peer_.pid != 0) {
+    identity.comm = CommOf(peer_.pid);
+    identity.start_time = StartTimeOf(peer_.pid);
+  }
   UniqueFd command_line = OpenCommandLine(peer_.pid);
   // Its cgroup is not known any more, so neither is the rule that was meant for it; who holds the
   // socket now is somebody else.
   if (peer_.pidfd && HasEnded(peer_.pidfd)) return false;
   identity.death = !peer_.pidfd ? "hang-up" : clients_pidfd_ ? "pidfd of the client" : "pidfd";
-  auto session = broker_.Attach(std::move(identity), name_, shared_from_this());
+  const bool resumes = !token_.empty();
+  if (resumes) NoteLost();  // Before anybody sends events on this connection.
+  auto session = resumes ? broker_.Resume(identity, token_, shared_from_this())
+                         : broker_.Attach(std::move(identity), name_, shared_from_this());
+  if (resumes && !session.ok()) return Refuse(session.status());
   if (!session.ok()) {
     Warn(absl::StrCat("is refused: ", session.status().message()), ReasonOf(session.status()));
     return Refuse(session.status());
@@ -280,6 +287,10 @@ bool AttachConnection::Admit() {
   welcome->set_token(session_->token);
   welcome->set_daemon_version(kVersion);
   welcome->set_fabric(broker_.fabric().name());
+  welcome->set_resumed(resumes);
+  if (options_.resume_within.count() > 0) {
+    welcome->mutable_resume_within()->set_seconds(options_.resume_within.count());
+  }
   v1::AttachLimits* limits = welcome->mutable_limits();
   limits->set_max_buffers_per_packet(kMostPacketFds);
   limits->set_max_buffers(std::min<uint64_t>(session_->terms()->limits.buffers, UINT32_MAX));
@@ -287,8 +298,9 @@ bool AttachConnection::Admit() {
   limits->set_max_message_bytes(options_.max_message_bytes);
   broker_.session_log().Write(
       spdlog::level::debug, session_->id, session_->identity,
-      absl::StrCat("session attached: ", session_->identity.comm, name_.empty() ? "" : ", named ",
-                   name_, options_.admin ? ", an admin" : ""));
+      absl::StrCat(
+          resumes ? "session attached again: " : "session attached: ", session_->identity.comm,
+          name_.empty() ? "" : ", named ", name_, options_.admin ? ", an admin" : ""));
   return Welcome(packet);
 }
 
@@ -297,6 +309,11 @@ bool AttachConnection::Welcome(const v1::DaemonPacket& packet) {
   welcomed_ = ipc::Send(socket_.get(), packet.SerializeAsString());
   if (welcomed_ && lost_) TellLostLocked();
   return welcomed_;
+}
+
+void AttachConnection::NoteLost() {
+  MutexLock lock(send_mutex_);
+  lost_ = true;
 }
 
 void AttachConnection::ReadLater(UniqueFd command_line) {
@@ -347,6 +364,7 @@ void AttachConnection::Send(const broker::Event& event) {
       message->mutable_endpoint_ids()->Add(event.endpoint_ids.begin(), event.endpoint_ids.end());
     }
     message->set_device(event.device);
+    message->set_generation(event.generation);
     message->set_message(event.message.substr(0, kMostMessageBytes));
     if (event.progress) ToProto(*event.progress, message->mutable_progress());
     sent &= SendLocked(packet);

@@ -6,6 +6,7 @@
 #include <systemd/sd-event.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,8 @@ struct AttachOptions {
   bool admin = false;
   bool peer_pidfd = true;          // Use SO_PEERPIDFD where the kernel has it.
   uint32_t max_message_bytes = 0;  // Of a gRPC request, for the welcome.
+  // How long after a restart of the daemon sessions can be attached again; zero: never.
+  std::chrono::seconds resume_within{0};
 };
 
 class AttachConnection;
@@ -112,6 +115,7 @@ class AttachConnection : public broker::Link,
   State state_ MRD_GUARDED_BY(mutex_) = kHello;
   Peer peer_ MRD_GUARDED_BY(mutex_);
   std::string name_ MRD_GUARDED_BY(mutex_);
+  std::string token_ MRD_GUARDED_BY(mutex_);  // Of the session to be attached again.
   std::string nonce_ MRD_GUARDED_BY(mutex_);
   bool clients_pidfd_ MRD_GUARDED_BY(mutex_) = false;
   bool broken_ MRD_GUARDED_BY(mutex_) = false;  // The protocol, by the peer.
@@ -119,6 +123,7 @@ class AttachConnection : public broker::Link,
   // The first packet of all: who waits for it takes an event for another protocol. An event of
   // before, for the broker knows the session already, is lost, and the client is told so after it.
   bool Welcome(const v1::DaemonPacket& packet) MRD_EXCLUDES(send_mutex_);
+  void NoteLost() MRD_EXCLUDES(send_mutex_);
   bool SendLocked(v1::DaemonPacket& packet) MRD_REQUIRES(send_mutex_);
   bool TellLostLocked() MRD_REQUIRES(send_mutex_);
 

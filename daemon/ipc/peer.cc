@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -122,6 +123,29 @@ std::string ReadCommandLine(int fd) {
   std::string line(text, length > 0 ? length : 0);
   std::replace(line.begin(), line.end(), '\0', ' ');
   return log::Escaped(line, kMostCommandLine);
+}
+
+uint64_t StartTimeOf(pid_t pid) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  const UniqueFd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (!file) return 0;
+  char text[1024];
+  const ssize_t length = read(file.get(), text, sizeof text - 1);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  // The command name is in parentheses, and may have some itself (proc(5)).
+  const char* const after = strrchr(text, ')');
+  char state = 'Z';
+  unsigned long long start = 0;
+  if (!after ||
+      sscanf(after + 1,
+             " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d "
+             "%llu",
+             &state, &start) != 2) {
+    return 0;
+  }
+  return state == 'Z' || state == 'X' ? 0 : start;
 }
 
 std::string CommOf(pid_t pid) {

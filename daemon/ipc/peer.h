@@ -66,6 +66,10 @@ UniqueFd OpenCommandLine(pid_t pid);
 inline constexpr size_t kMostCommandLine = 256;
 std::string ReadCommandLine(int fd);
 
+// When a process began, in ticks since the boot: with its pid it is told from all others, of this
+// boot. 0: there is none of this pid (a zombie is none), or it is not shown.
+uint64_t StartTimeOf(pid_t pid);
+
 // The command name of a process; empty where it cannot be read.
 std::string CommOf(pid_t pid);
 

@@ -32,6 +32,10 @@ class AdminService : public Service {
          [this](auto* call) { Elsewhere(call, [=, this] { ListAllEndpoints(call); }); });
     take(&Generated::RequestListAllDomains,
          [this](auto* call) { Elsewhere(call, [=, this] { ListAllDomains(call); }); });
+    take(&Generated::RequestListGenerations,
+         [this](auto* call) { Elsewhere(call, [=, this] { ListGenerations(call); }); });
+    take(&Generated::RequestLeaveGeneration,
+         [this](auto* call) { Elsewhere(call, [=, this] { LeaveGeneration(call); }); });
     take(&Generated::RequestGetMetrics, [this](auto* call) { GetMetrics(call); });
     take(&Generated::RequestRevokeLeases, [this](auto* call) { RevokeLeases(broker(), call); });
     take(&Generated::RequestRevokeSession, [this](auto* call) { RevokeSession(broker(), call); });
@@ -109,6 +113,30 @@ class AdminService : public Service {
     if (domains.size() > most) {
       call->response().set_next_after_name(domains[most - 1].domain.name);
     }
+    call->Finish(absl::OkStatus());
+  }
+
+  void ListGenerations(Call<v1::ListGenerationsRequest, v1::ListGenerationsResponse>* call) {
+    for (const broker::GenerationView& view : broker::Generations(broker())) {
+      ToProto(view, call->response().add_generations());
+    }
+    if (broker::ledger::Ledger* const ledger = broker().ledger()) {
+      v1::Store* const store = call->response().mutable_store();
+      store->set_limit(ledger->store().limit());
+      store->set_used(ledger->store().used());
+      store->set_ledger_bytes(ledger->slots().bytes());
+      store->set_sessions_awaited(broker().awaited());
+    }
+    call->Finish(absl::OkStatus());
+  }
+
+  void LeaveGeneration(Call<v1::LeaveGenerationRequest, v1::LeaveGenerationResponse>* call) {
+    const v1::LeaveGenerationRequest& request = call->request();
+    if (auto plain = CheckReason(request.reason()); !plain.ok()) return call->Finish(plain);
+    const auto asked =
+        broker::LeaveGeneration(broker(), request.device(), request.generation(), request.reason());
+    if (!asked.ok()) return call->Finish(asked.status());
+    call->response().set_sessions(*asked);
     call->Finish(absl::OkStatus());
   }
 

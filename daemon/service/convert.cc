@@ -35,7 +35,8 @@ uint64_t Fingerprint(const broker::RegisterSpec& spec) {
   hash = Mix(hash, spec.devices.size());
   hash = Mix(hash, static_cast<uint64_t>(spec.ttl.count()));
   hash = Mix(hash, hash_of(spec.domain));
-  return Mix(hash, spec.access << 2 | spec.all_devices << 1 | spec.release_after);
+  return Mix(hash, uint64_t{spec.access} << 3 | spec.newest_only << 2 | spec.all_devices << 1 |
+                       spec.release_after);
 }
 
 }  // namespace
@@ -80,6 +81,7 @@ absl::StatusOr<broker::RegisterSpec> FromProto(const v1::RegisterRequest& reques
   spec.release_after = request.release_after();
   if (request.has_ttl()) spec.ttl = *ttl;
   spec.domain = request.domain();
+  spec.newest_only = request.newest_only();
   spec.devices.assign(request.devices().begin(), request.devices().end());
   spec.ranges.reserve(request.ranges_size());
   for (const v1::Range& range : request.ranges()) {
@@ -200,7 +202,22 @@ void ToProto(const broker::SessionView& view, v1::Session* session) {
   session->set_ending(view.ending);
 }
 
+void ToProto(const broker::GenerationView& view, v1::Generation* generation) {
+  generation->set_device(view.device->name);
+  generation->set_generation(view.device->generation);
+  generation->set_newest(view.newest);
+  if (view.device->opened.time_since_epoch().count() > 0) {
+    ToProto(view.device->opened, generation->mutable_opened_time());
+  }
+  generation->set_sessions(view.sessions);
+  generation->set_domains(view.domains);
+  generation->set_regions(view.regions);
+  generation->set_endpoints(view.endpoints);
+}
+
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {
+  endpoint->set_generation(view.info.generation);
+  endpoint->set_survives(view.survives);
   endpoint->set_endpoint_id(view.id);
   endpoint->set_state(view.state);
   endpoint->set_device(view.info.device);

@@ -8,8 +8,10 @@
 #include "absl/status/statusor.h"
 #include "daemon/broker/broker.h"
 #include "daemon/broker/endpoints.h"
+#include "daemon/broker/generations.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
+#include "mrd/v1/admin.pb.h"
 #include "mrd/v1/device.pb.h"
 #include "mrd/v1/domain.pb.h"
 #include "mrd/v1/endpoint.pb.h"
@@ -38,6 +40,7 @@ void ToProto(const broker::LeaseView& view, v1::Lease* lease);
 void ToProto(const broker::DomainView& view, v1::Domain* domain);
 void ToProto(const fabric::DeviceInfo& info, v1::Device* device);
 void ToProto(const broker::SessionView& view, v1::Session* session);
+void ToProto(const broker::GenerationView& view, v1::Generation* generation);
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint);
 // REQUIRES: it is drained.
 void ToProto(const broker::DrainView& view, v1::Drain* drain);

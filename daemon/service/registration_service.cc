@@ -1,4 +1,5 @@
 // mrd.v1.Registration.
+#include "daemon/broker/add_keys.h"
 #include "daemon/service/convert.h"
 #include "daemon/service/service.h"
 #include "mrd/v1/registration.grpc.pb.h"
@@ -25,6 +26,8 @@ class RegistrationService : public Service {
          [this](auto* call) { ReleaseBuffers(call); });
     Take(queue, generated_, &Generated::RequestRenewLeases, Admission::kAlways,
          [this](auto* call) { RenewLeases(call); });
+    Take(queue, generated_, &Generated::RequestAddKeys, Admission::kSession,
+         [this](auto* call) { AddKeys(call); });
     Take(queue, generated_, &Generated::RequestListLeases, Admission::kSession,
          [this](auto* call) { ListLeases(call); });
   }
@@ -41,6 +44,22 @@ class RegistrationService : public Service {
       for (const broker::LeaseView& view : **result) ToProto(view, leases->Add());
       call->Finish(absl::OkStatus());
     });
+  }
+
+  void AddKeys(Call<v1::AddKeysRequest, v1::AddKeysResponse>* call) {
+    std::vector<broker::LeaseBuffer> leases;
+    leases.reserve(call->request().leases_size());
+    for (const v1::LeaseBuffer& each : call->request().leases()) {
+      leases.push_back({each.lease_id(), each.buffer_id()});
+    }
+    broker::AddKeys::Start(broker(), call->session(), std::move(leases),
+                           [call](broker::RegisterResult result) {
+                             if (!result.ok()) return call->Finish(result.status());
+                             for (const broker::LeaseView& view : **result) {
+                               ToProto(view, call->response().add_leases());
+                             }
+                             call->Finish(absl::OkStatus());
+                           });
   }
 
   void Deregister(Call<v1::DeregisterRequest, v1::DeregisterResponse>* call) {
