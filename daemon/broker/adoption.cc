@@ -513,16 +513,19 @@ void Adoption::EndUnclaimed(Device& device) {
 }
 
 void Adoption::EndAll() {
-  sessions_.clear();  // Their regions, connections and domains end.
-  named_.clear();
-  calls_.clear();
-  call_records_.clear();
+  // All that lies in the domains first, whoever was said to have it; then those end with whoever
+  // has adopted them.
   for (auto& [generation, device] : devices_) {
     device.regions.clear();
     device.queue_pairs.clear();
     device.completion_queues.clear();
-    device.domains.clear();
   }
+  EndUnclaimed();
+  sessions_.clear();
+  named_.clear();
+  calls_.clear();
+  call_records_.clear();
+  for (auto& [generation, device] : devices_) device.domains.clear();
   EndUnclaimed();
   CloseAll(fds_, ledger_.store());
   devices_.clear();

@@ -67,6 +67,7 @@ void Teardown::EndRest() {
   {
     MutexLock lock(session->mutex);
     joined.swap(session->joined);
+    session->memberships.clear();
     buffers.swap(session->buffers);
   }
   session->domains.Take().clear();  // Before the buffers.

@@ -7,6 +7,8 @@
 #ifndef MRD_TESTS_FAKE_FAKE_VERBS_H_
 #define MRD_TESTS_FAKE_FAKE_VERBS_H_
 
+#include <errno.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -17,6 +19,7 @@
 #include "tests/fake/fake_cm.h"
 #include "tests/fake/fake_device.h"
 #include "tests/fake/fake_uevents.h"
+#include "tests/fake/fake_uverbs.h"
 #include "tests/fake/spec.h"
 
 namespace mrd::fake {
@@ -104,6 +107,9 @@ class FakeVerbs final : public fabric::verbs::Api {
   int Disconnect(rdma_cm_id* id) override;
   Result<rdma_cm_event*> GetCmEvent(rdma_event_channel* channel) override;
   void AckCmEvent(rdma_cm_event* event) override;
+  // What it makes does not survive.
+  Result<uint32_t> DriverId(ibv_context*) override { return {0, EOPNOTSUPP}; }
+  FakeUverbs& uverbs() override { return uverbs_; }
   uint64_t MemlockLimit() override { return memlock_limit_; }
   bool HasIpcLock() override { return ipc_lock_; }
   uint64_t PinnedBytes() override { return pinned_; }
@@ -125,6 +131,7 @@ class FakeVerbs final : public fabric::verbs::Api {
   std::atomic<uint64_t> memlock_limit_ = UINT64_MAX;
   std::atomic<uint64_t> pinned_ = 0;
   std::atomic<bool> ipc_lock_ = true;
+  FakeUverbs uverbs_;
 };
 
 }  // namespace mrd::fake

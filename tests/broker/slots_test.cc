@@ -1,0 +1,186 @@
+#include "daemon/broker/ledger/slots.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace mrd::broker::ledger {
+namespace {
+
+using testing::ElementsAre;
+using testing::UnorderedElementsAre;
+
+UniqueFd Dup(int fd) { return UniqueFd(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+std::vector<std::string> All(const Slots& slots, Kind kind) {
+  std::vector<std::string> all;
+  slots.ForEach(kind, [&all](Slots::Id, std::string_view bytes) { all.emplace_back(bytes); });
+  return all;
+}
+
+std::unique_ptr<Slots> Reopen(const Slots& slots) {
+  auto opened = Slots::Open(Dup(slots.fd()));
+  EXPECT_TRUE(opened.ok()) << opened.status();
+  return opened.ok() ? *std::move(opened) : nullptr;
+}
+
+TEST(SlotsTest, RecordsOfAnySizeAreThereForTheNextProcess) {
+  const auto slots = *Slots::Create();
+  const std::string large(100'000, 'x');
+  ASSERT_TRUE(slots->Put(Kind::kLease, "a lease").ok());
+  ASSERT_TRUE(slots->Put(Kind::kLease, large).ok());
+  ASSERT_TRUE(slots->Put(Kind::kSession, "").ok());
+  const auto next = Reopen(*slots);
+  EXPECT_THAT(All(*next, Kind::kLease), UnorderedElementsAre("a lease", large));
+  EXPECT_THAT(All(*next, Kind::kSession), ElementsAre(""));
+  EXPECT_THAT(All(*next, Kind::kCall), ElementsAre());
+}
+
+TEST(SlotsTest, WhatIsErasedIsGoneAndItsRoomIsUsedAgain) {
+  const auto slots = *Slots::Create();
+  const uint64_t before = slots->bytes();
+  for (int i = 0; i < 100'000; ++i) {
+    const auto id = slots->Put(Kind::kLease, std::string(i % 400, 'y'));
+    ASSERT_TRUE(id.ok());
+    slots->Erase(*id);
+  }
+  EXPECT_EQ(slots->bytes(), before);
+  EXPECT_THAT(All(*slots, Kind::kLease), ElementsAre());
+  const auto next = Reopen(*slots);
+  EXPECT_THAT(All(*next, Kind::kLease), ElementsAre());
+}
+
+TEST(SlotsTest, ItGrowsAndIsReadWhole) {
+  const auto slots = *Slots::Create();
+  for (int i = 0; i < 20'000; ++i) {
+    ASSERT_TRUE(slots->Put(Kind::kLease, std::to_string(i)).ok());
+  }
+  EXPECT_EQ(All(*Reopen(*slots), Kind::kLease).size(), 20'000u);
+}
+
+TEST(SlotsTest, StampsAndCountersStay) {
+  const auto slots = *Slots::Create();
+  const Slots::Id id = *slots->Put(Kind::kSession, "s");
+  EXPECT_EQ(slots->stamp(id), 0u);
+  slots->SetStamp(id, 77);
+  slots->RaiseCounter(Slots::kNextId, 5);
+  slots->RaiseCounter(Slots::kNextId, 4);
+  const auto next = Reopen(*slots);
+  EXPECT_EQ(next->stamp(id), 77u);
+  EXPECT_EQ(next->counter(Slots::kNextId), 5u);
+}
+
+TEST(SlotsTest, WhatIsNoLedgerIsRefused) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  close(ends[1]);
+  EXPECT_TRUE(absl::IsDataLoss(Slots::Open(UniqueFd(ends[0])).status()));
+  UniqueFd empty(memfd_create("empty", MFD_ALLOW_SEALING));
+  EXPECT_TRUE(absl::IsDataLoss(Slots::Open(Dup(empty.get())).status()));
+  ASSERT_EQ(ftruncate(empty.get(), 256 << 10), 0);
+  EXPECT_TRUE(absl::IsDataLoss(Slots::Open(Dup(empty.get())).status())) << "it could shrink";
+  ASSERT_EQ(fcntl(empty.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_TRUE(absl::IsDataLoss(Slots::Open(Dup(empty.get())).status())) << "all zeros";
+  EXPECT_TRUE(absl::IsDataLoss(Slots::Open(UniqueFd(open("/dev/null", O_RDWR))).status()));
+}
+
+TEST(SlotsTest, AnotherVersionIsNotRead) {
+  const auto slots = *Slots::Create();
+  const uint32_t other = 2;
+  ASSERT_EQ(pwrite(slots->fd(), &other, sizeof other, 8), 4);
+  const auto opened = Slots::Open(Dup(slots->fd()));
+  EXPECT_TRUE(absl::IsDataLoss(opened.status()));
+  EXPECT_NE(opened.status().message().find("version 2"), std::string::npos) << opened.status();
+}
+
+// What is damaged is refused whole, or every record that is left is one that was written.
+TEST(SlotsTest, TenThousandDamagesNeverGiveARecordThatNobodyWrote) {
+  const auto slots = *Slots::Create();
+  std::map<std::string, int> written;
+  for (int i = 0; i < 300; ++i) {
+    const std::string bytes = std::to_string(i) + std::string(i % 350, 'z');
+    ASSERT_TRUE(slots->Put(Kind::kLease, bytes).ok());
+    ++written[bytes];
+  }
+  struct stat file;
+  ASSERT_EQ(fstat(slots->fd(), &file), 0);
+  std::string sound(file.st_size, '\0');
+  ASSERT_EQ(pread(slots->fd(), sound.data(), sound.size(), 0), file.st_size);
+  std::mt19937_64 random(4);
+  int refused = 0;
+  for (int round = 0; round < 10'000; ++round) {
+    // Most of it is free: the damage goes where the records are.
+    const size_t used = 128 * 800;
+    std::string damaged = sound.substr(0, used);
+    const int bytes = 1 + static_cast<int>(random() % 8);
+    for (int i = 0; i < bytes; ++i) damaged[random() % used] = static_cast<char>(random());
+    if (round % 7 == 0) {
+      const size_t from = random() % used;
+      std::fill(damaged.begin() + from, damaged.begin() + from + random() % (used - from),
+                static_cast<char>(random()));
+    }
+    ASSERT_EQ(pwrite(slots->fd(), damaged.data(), used, 0), static_cast<ssize_t>(used));
+    const auto opened = Slots::Open(Dup(slots->fd()));
+    if (!opened.ok()) {
+      ++refused;
+      continue;
+    }
+    for (const std::string& bytes_left : All(**opened, Kind::kLease)) {
+      ASSERT_EQ(written.count(bytes_left), 1u) << "round " << round;
+    }
+  }
+  EXPECT_GT(refused, 5'000) << "or the damage missed the records";
+  ASSERT_EQ(pwrite(slots->fd(), sound.data(), sound.size(), 0), file.st_size);
+  EXPECT_EQ(All(*Reopen(*slots), Kind::kLease).size(), 300u);
+}
+
+int die_at = 0;
+void Die() {
+  if (--die_at == 0) _exit(9);
+}
+
+// Killed between any two of its steps: each record is there whole, or is not.
+TEST(SlotsTest, KilledAtAnyStepItIsSound) {
+  for (int step = 1;; ++step) {
+    const auto slots = *Slots::Create();
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      die_at = step;
+      Slots::SetHook(Die);
+      const auto first = slots->Put(Kind::kLease, std::string(300, '1'));
+      const auto second = slots->Put(Kind::kLease, std::string(10, '2'));
+      slots->Erase(*first);
+      if (!slots->Put(Kind::kLease, std::string(500, '3')).ok()) _exit(1);
+      slots->Erase(*second);
+      _exit(0);
+    }
+    int status;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    const auto next = Slots::Open(Dup(slots->fd()));
+    ASSERT_TRUE(next.ok()) << "step " << step << ": " << next.status();
+    const auto left = All(**next, Kind::kLease);
+    const std::vector<std::vector<std::string>> states = {
+        {},
+        {std::string(300, '1')},
+        {std::string(300, '1'), std::string(10, '2')},
+        {std::string(10, '2')},
+        {std::string(10, '2'), std::string(500, '3')},
+        {std::string(500, '3')}};
+    ASSERT_LE(static_cast<size_t>(step), states.size());
+    EXPECT_THAT(left, testing::UnorderedElementsAreArray(states[step - 1])) << "step " << step;
+    if (WEXITSTATUS(status) == 0) break;
+    ASSERT_EQ(WEXITSTATUS(status), 9);
+  }
+}
+
+}  // namespace
+}  // namespace mrd::broker::ledger

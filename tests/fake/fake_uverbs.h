@@ -1,0 +1,55 @@
+// What an earlier process left in the kernel, for tests of its adoption.
+#ifndef MRD_TESTS_FAKE_FAKE_UVERBS_H_
+#define MRD_TESTS_FAKE_FAKE_UVERBS_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "daemon/fabric/verbs/uverbs.h"
+#include "daemon/mutex.h"
+
+namespace mrd::fake {
+
+// Contexts, by the number of the descriptor that stands for each. Thread-safe.
+class FakeUverbs final : public fabric::verbs::Uverbs {
+ public:
+  static constexpr uint32_t kDriver = 14;
+
+  struct Context {
+    std::set<uint32_t> pds, qps, cqs;
+    std::map<uint32_t, fabric::verbs::MrFacts> mrs;
+    std::map<uint32_t, uint32_t> pd_of;  // Of regions and queue pairs.
+    bool removed = false;
+    bool takes_registrations = true;
+    size_t lists_most = 100;  // Handles of a kind.
+  };
+
+  void Put(int fd, Context context) MRD_EXCLUDES(mutex_);
+  Context Get(int fd) MRD_EXCLUDES(mutex_);
+  // How often something was destroyed while something else used it: an error of the caller's.
+  int busy() MRD_EXCLUDES(mutex_);
+
+  fabric::verbs::Result<fabric::verbs::HandleList> Handles(
+      const fabric::verbs::UverbsContext& context, fabric::verbs::UverbsObject object) override;
+  fabric::verbs::Result<fabric::verbs::MrFacts> QueryMr(const fabric::verbs::UverbsContext& context,
+                                                        uint32_t handle) override;
+  int Destroy(const fabric::verbs::UverbsContext& context, fabric::verbs::UverbsObject object,
+              uint32_t handle) override;
+  fabric::verbs::Result<fabric::verbs::NewMr> RegMr(const fabric::verbs::UverbsContext& context,
+                                                    const fabric::verbs::MrWish& wish) override;
+
+ private:
+  // Null: with `error`.
+  Context* FindLocked(const fabric::verbs::UverbsContext& context, int* error) MRD_REQUIRES(mutex_);
+
+  Mutex mutex_;
+  std::map<int, Context> contexts_ MRD_GUARDED_BY(mutex_);
+  int busy_ MRD_GUARDED_BY(mutex_) = 0;
+  uint32_t next_ MRD_GUARDED_BY(mutex_) = 5000;
+};
+
+}  // namespace mrd::fake
+
+#endif  // MRD_TESTS_FAKE_FAKE_UVERBS_H_
