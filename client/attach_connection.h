@@ -1,67 +1,59 @@
-// One attachment to the daemon: the handshake of attach.proto, the buffers passed, and a thread
-// that reads the daemon's events. The session lives as long as this object's socket is connected.
+// The attach socket of one session: the connection there is now, which is another one after the
+// daemon was restarted, and the buffers that are passed on it.
 //
 // Thread-safe, except construction and destruction.
 #ifndef MRD_CLIENT_ATTACH_CONNECTION_H_
 #define MRD_CLIENT_ATTACH_CONNECTION_H_
 
-#include <chrono>
-#include <functional>
+#include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
-#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
+#include "client/attach_handshake.h"
 #include "client/mutex.h"
-#include "client/session_state.h"
 #include "client/unique_fd.h"
-#include "mrd/v1/attach.pb.h"
 
 namespace mrd::internal {
 
-struct AttachParameters {
-  std::string path;    // Of the attach socket.
-  bool admin = false;  // It is the admin socket.
-  std::string name;
-  std::chrono::milliseconds timeout;  // For each step: connecting, being welcomed, passing buffers.
-  std::function<void(const v1::AttachEvent&)> on_event;  // May be empty.
-  std::function<void(const absl::Status&)> on_lost;      // May be empty.
-};
-
 class AttachConnection final {
  public:
-  // Connects and is welcomed, or says why not. `state` ends when the daemon hangs up later.
-  static absl::StatusOr<std::unique_ptr<AttachConnection>> Attach(
-      AttachParameters parameters, std::shared_ptr<SessionState> state);
-
-  // Ends the session. REQUIRES: not a forked child, where the thread to join is not.
-  ~AttachConnection();
-
+  AttachConnection() = default;
+  ~AttachConnection() { HangUp(); }
   AttachConnection(const AttachConnection&) = delete;
   AttachConnection& operator=(const AttachConnection&) = delete;
 
-  const v1::AttachWelcome& welcome() const { return welcome_; }
+  // This is the connection from now on, of that epoch (session_state.h); the one before is closed.
+  void Install(uint64_t epoch, Attached attached);
+
+  // For the thread that installs: what it installed last.
+  int socket() const ABSL_NO_THREAD_SAFETY_ANALYSIS { return current_->fd.get(); }
+  // Whether the daemon, or HangUp(), has ended it.
+  bool HungUp() const;
 
   // Passes fds[i] as buffer ids[i], in as many packets as the daemon's limit needs. The caller
   // keeps its descriptors. `passed`: how many went out, the first ones; on an error those of the
-  // packets before it. REQUIRES: as many fds as ids.
-  absl::Status PassBuffers(std::span<const uint64_t> ids, std::span<const int> fds, size_t* passed);
+  // packets before it. UNAVAILABLE without a reason: the connection of `epoch` is no more.
+  // REQUIRES: as many fds as ids.
+  absl::Status PassBuffers(uint64_t epoch, std::span<const uint64_t> ids, std::span<const int> fds,
+                           size_t* passed);
 
-  // Hangs up: the daemon ends the session and all that it holds. No callback follows.
+  // Hangs up, now and whatever is installed later.
   void HangUp();
 
  private:
-  struct Shared;
+  struct Current {
+    UniqueFd fd;
+    uint64_t epoch;
+    size_t most;  // Descriptors in one packet.
+  };
+  std::shared_ptr<const Current> current() const;
 
-  AttachConnection(std::shared_ptr<Shared> shared, v1::AttachWelcome welcome);
-
-  const std::shared_ptr<Shared> shared_;
-  const v1::AttachWelcome welcome_;
+  mutable Mutex mutex_;  // Never held while sending.
+  std::shared_ptr<const Current> current_ ABSL_GUARDED_BY(mutex_);
+  bool hung_up_ ABSL_GUARDED_BY(mutex_) = false;
   Mutex send_mutex_;  // Packets go out whole and in order.
-  std::thread reader_;
 };
 
 }  // namespace mrd::internal

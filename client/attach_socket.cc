@@ -57,10 +57,8 @@ absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (!socket.valid()) return ConnectError(path, admin, errno);
   // Bounds connect() too: it waits while the daemon's queue of connections is full.
-  const auto usec = std::chrono::duration_cast<std::chrono::microseconds>(send_timeout).count();
-  const timeval timeout = {usec / 1'000'000, usec % 1'000'000};
-  if (setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) != 0) {
-    return ConnectError(path, admin, errno);
+  if (const int error = SetSendTimeout(socket.get(), send_timeout); error != 0) {
+    return ConnectError(path, admin, error);
   }
   int result;
   do {
@@ -68,6 +66,13 @@ absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin
   } while (result != 0 && errno == EINTR);
   if (result != 0) return ConnectError(path, admin, errno);
   return socket;
+}
+
+int SetSendTimeout(int socket, std::chrono::milliseconds send_timeout) {
+  const auto usec = std::chrono::duration_cast<std::chrono::microseconds>(send_timeout).count();
+  const timeval timeout = {usec / 1'000'000, usec % 1'000'000};
+  const bool set = setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0;
+  return set ? 0 : errno;
 }
 
 int SendPacket(int socket, const v1::ClientPacket& packet, std::span<const int> fds) {

@@ -23,6 +23,9 @@ inline constexpr size_t kMaxPacketBytes = 4096;
 absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin,
                                              std::chrono::milliseconds send_timeout);
 
+// How long sending blocks at most, from now on. 0 or an errno.
+int SetSendTimeout(int socket, std::chrono::milliseconds send_timeout);
+
 // Sends one packet with `fds` beside it. 0 or an errno: EAGAIN where the daemon did not read for
 // send_timeout, EPIPE or ECONNRESET where it has hung up.
 int SendPacket(int socket, const v1::ClientPacket& packet, std::span<const int> fds);

@@ -11,9 +11,8 @@ namespace {
 
 // The daemon refuses one too many, and ends a session that goes on passing: it is not to come so
 // far.
-absl::Status CheckRoomFor(size_t more, const Session& session) {
-  const uint64_t limit = session.welcome().limits().max_buffers();
-  const uint64_t held = session.buffers_passed();
+absl::Status CheckRoomFor(size_t more, uint64_t held, const Session& session) {
+  const uint64_t limit = session.welcome()->limits().max_buffers();
   if (limit == 0 || held + more <= limit) return absl::OkStatus();
   return MakeError(v1::QUOTA_BUFFERS,
                    "cannot pass " + std::to_string(more) +
@@ -34,42 +33,62 @@ BufferState::~BufferState() {
 
 absl::Status BufferState::Release() {
   if (absl::Status usable = session_->state().Check(); !usable.ok()) return usable;
+  const uint64_t epoch = epoch_.load(std::memory_order_acquire);
   const uint64_t id = id_.exchange(0, std::memory_order_acq_rel);
-  if (id == 0) return absl::OkStatus();
+  // A daemon that was restarted has none of those passed before.
+  if (id == 0 || !session_->state().Current(epoch)) return absl::OkStatus();
   v1::ReleaseBuffersRequest request;
   request.add_buffer_ids(id);
   absl::Status released = session_->rpc().ReleaseBuffers(request, session_->call_timeout());
+  const bool unknown = ReasonOf(released) == v1::BUFFER_UNKNOWN;
   // After another error the daemon may have it still.
-  if (released.ok() || ReasonOf(released) == v1::BUFFER_UNKNOWN) session_->CountReleased();
-  return released;
+  if (released.ok() || unknown) CountReleased(epoch);
+  return unknown && !session_->state().Current(epoch) ? absl::OkStatus() : released;
 }
 
 void BufferState::Forget() {
-  if (id_.exchange(0, std::memory_order_acq_rel) != 0) session_->CountReleased();
+  const uint64_t epoch = epoch_.load(std::memory_order_acquire);
+  if (id_.exchange(0, std::memory_order_acq_rel) != 0) CountReleased(epoch);
 }
 
-absl::Status BufferState::PassAll(Session& session, std::span<BufferState* const> buffers) {
-  const auto missing = [](const BufferState* buffer) { return buffer->id() == 0; };
+void BufferState::CountReleased(uint64_t epoch) {
+  MutexLock lock(&session_->pass_mutex());
+  Session::Passed& passed = session_->passed();
+  if (passed.epoch == epoch && passed.count > 0) --passed.count;
+}
+
+absl::Status BufferState::PassAll(Session& session, uint64_t epoch,
+                                  std::span<BufferState* const> buffers) {
+  const auto missing = [epoch](const BufferState* buffer) { return !buffer->PassedIn(epoch); };
   if (std::none_of(buffers.begin(), buffers.end(), missing)) return absl::OkStatus();
 
-  // One passer at a time: an id is visible to other calls only once its packet is under way.
+  // One passer at a time: others see that one was passed only once its packet is under way.
   MutexLock lock(&session.pass_mutex());
+  Session::Passed& passed = session.passed();
+  if (epoch < passed.epoch) return absl::UnavailableError("the daemon was restarted meanwhile");
+  if (epoch > passed.epoch) passed = {epoch, 0};
   std::vector<BufferState*> pass;
   std::copy_if(buffers.begin(), buffers.end(), std::back_inserter(pass), missing);
   std::sort(pass.begin(), pass.end());
   pass.erase(std::unique(pass.begin(), pass.end()), pass.end());
-  if (absl::Status room = CheckRoomFor(pass.size(), session); !room.ok()) return room;
+  if (absl::Status room = CheckRoomFor(pass.size(), passed.count, session); !room.ok()) {
+    return room;
+  }
   std::vector<uint64_t> ids;
   std::vector<int> fds;
   for (const BufferState* buffer : pass) {
-    ids.push_back(session.NewBufferId());
+    // A call that is repeated names the id that it named before.
+    ids.push_back(buffer->id() != 0 ? buffer->id() : session.NewBufferId());
     fds.push_back(buffer->memory().fd());
   }
-  size_t passed;
-  absl::Status status = session.connection().PassBuffers(ids, fds, &passed);
+  size_t sent;
+  absl::Status status = session.connection().PassBuffers(epoch, ids, fds, &sent);
   // Before an id can be seen: who releases it takes it off the count again.
-  session.CountPassed(passed);
-  for (size_t i = 0; i < passed; ++i) pass[i]->id_.store(ids[i], std::memory_order_release);
+  passed.count += sent;
+  for (size_t i = 0; i < sent; ++i) {
+    pass[i]->epoch_.store(epoch, std::memory_order_release);
+    pass[i]->id_.store(ids[i], std::memory_order_release);
+  }
   return status;
 }
 

@@ -32,7 +32,7 @@ class BufferState final {
   uint64_t file_offset() const { return file_offset_; }
   uint64_t size() const { return size_; }
 
-  // The id under which the daemon has it; 0: it does not.
+  // The id under which it was passed last; 0: it was not, or has been released since.
   uint64_t id() const { return id_.load(std::memory_order_acquire); }
 
   // The daemon has let go: the next use passes the descriptor anew, under another id.
@@ -41,17 +41,26 @@ class BufferState final {
   // Asks the daemon to let go. Regions on it stay.
   absl::Status Release();
 
-  // Passes those of `buffers` that the daemon does not have; none where the session may not hold
-  // so many (QUOTA_BUFFERS). After another error the daemon has some of them, which know it: a
-  // further try passes the others. REQUIRES: all of `session`.
-  static absl::Status PassAll(Session& session, std::span<BufferState* const> buffers);
+  // Passes those of `buffers` that the daemon does not have in this epoch (session_state.h), one
+  // that was passed in an epoch before under the id that it had; none where the session may not
+  // hold so many (QUOTA_BUFFERS). UNAVAILABLE without a reason: the epoch is over. After an error
+  // the daemon has some of them, which know it: a further try passes the others. REQUIRES: all of
+  // `session`.
+  static absl::Status PassAll(Session& session, uint64_t epoch,
+                              std::span<BufferState* const> buffers);
 
  private:
+  bool PassedIn(uint64_t epoch) const {
+    return epoch_.load(std::memory_order_acquire) == epoch && id() != 0;
+  }
+  void CountReleased(uint64_t epoch);
+
   const std::shared_ptr<Session> session_;
   const SharedMemory memory_;
   const uint64_t file_offset_;
   const uint64_t size_;
   std::atomic<uint64_t> id_ = 0;
+  std::atomic<uint64_t> epoch_ = 0;  // In which it was passed last.
 };
 
 }  // namespace mrd::internal

@@ -43,12 +43,19 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket_path) {
   // A connection to a Unix socket succeeds or fails at once: no need to pause for gRPC's seconds.
   // (Not GRPC_ARG_MIN_RECONNECT_BACKOFF_MS: that is the time an attempt may take, on a busy machine
   // too.)
-  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // After a restart of the daemon ConnectNow() begins anew: what it may find missing still is
+  // there a moment later.
+  args.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 20);
+  args.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   // The daemon bounds what it answers; ten thousand leases on many devices exceed gRPC's 4 MiB.
   args.SetMaxReceiveMessageSize(-1);
   return grpc::CreateCustomChannel(UnixTarget(socket_path), grpc::InsecureChannelCredentials(),
                                    args);
+}
+
+void ConnectNow(grpc::Channel& channel) {
+  grpc::experimental::ChannelResetConnectionBackoff(&channel);
+  channel.GetState(/*try_to_connect=*/true);
 }
 
 }  // namespace mrd::internal

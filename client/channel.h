@@ -13,6 +13,9 @@ namespace mrd::internal {
 // the first call.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& socket_path);
 
+// Tries to connect at once, and not after the pause that earlier failures have made.
+void ConnectNow(grpc::Channel& channel);
+
 }  // namespace mrd::internal
 
 #endif  // MRD_CLIENT_CHANNEL_H_

@@ -3,8 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "client/add_keys.h"
 #include "client/endpoint_state.h"
 #include "client/local_error.h"
+#include "client/restore.h"
 #include "client/session.h"
 #include "google/protobuf/util/time_util.h"
 
@@ -27,29 +29,44 @@ absl::StatusOr<Client> Client::Attach(AttachOptions options) {
                                        CheckPositive("call_timeout", options.call_timeout)}) {
     if (!positive.ok()) return positive;
   }
-  internal::AttachParameters parameters;
-  parameters.admin = options.admin;
-  parameters.name = std::move(options.name);
-  parameters.timeout = options.timeout;
-  parameters.on_event = std::move(options.on_event);
-  parameters.on_lost = std::move(options.on_lost);
+  internal::SessionOptions how;
+  how.attach.admin = options.admin;
+  how.attach.name = std::move(options.name);
+  how.attach.timeout = options.timeout;
+  how.call_timeout = options.call_timeout;
+  how.renew = options.renew;
+  how.on_loss = options.on_loss;
+  how.on_event = std::move(options.on_event);
+  how.on_lost = std::move(options.on_lost);
+  how.on_rekeyed = std::move(options.on_rekeyed);
+  how.restore = internal::Restore;
   auto session =
-      internal::Session::Attach(internal::ResolveSocketDir(options.socket_dir),
-                                std::move(parameters), options.call_timeout, options.renew);
+      internal::Session::Attach(internal::ResolveSocketDir(options.socket_dir), std::move(how));
   if (!session.ok()) return session.status();
   return Client(std::move(*session));
 }
 
-Client::Client(std::shared_ptr<internal::Session> session)
-    : session_(std::move(session)), welcome_(session_->welcome()) {
-  welcome_.clear_token();  // So that nobody prints it by accident.
-}
+Client::Client(std::shared_ptr<internal::Session> session) : session_(std::move(session)) {}
 Client::Client(Client&&) noexcept = default;
 Client& Client::operator=(Client&&) noexcept = default;
 Client::~Client() = default;
 
 void Client::Detach() {
-  if (!session_->state().Forked()) session_->connection().HangUp();
+  if (!session_->state().Forked()) session_->Detach();
+}
+
+v1::AttachWelcome Client::welcome() const {
+  if (session_->state().Forked()) return {};
+  return *session_->welcome();
+}
+
+uint64_t Client::session_id() const { return welcome().session_id(); }
+
+absl::StatusOr<Rekeyed> Client::AddKeys() const {
+  Rekeyed rekeyed;
+  absl::Status added = internal::AddKeys(*session_, &rekeyed);
+  if (!added.ok()) return added;
+  return rekeyed;
 }
 
 absl::Status Client::SessionStatus() const { return session_->state().Check(); }
@@ -82,13 +99,16 @@ absl::StatusOr<v1::Domain> Client::OpenDomain(const std::string& name,
   v1::OpenDomainResponse response;
   absl::Status status = session_->rpc().OpenDomain(request, &response, session_->call_timeout());
   if (!status.ok()) return status;
+  session_->Opened(request);
   return std::move(*response.mutable_domain());
 }
 
 absl::Status Client::CloseDomain(const std::string& name) const {
   v1::CloseDomainRequest request;
   request.set_name(name);
-  return session_->rpc().CloseDomain(request, session_->call_timeout());
+  absl::Status status = session_->rpc().CloseDomain(request, session_->call_timeout());
+  if (status.ok()) session_->Closed(name);
+  return status;
 }
 
 absl::StatusOr<std::vector<v1::Domain>> Client::ListDomains() const {
@@ -108,7 +128,7 @@ absl::StatusOr<Listener> Client::Listen(const ListenOptions& options) const {
   absl::Status status = session_->rpc().Listen(request, &response, session_->call_timeout());
   if (!status.ok()) return status;
   return Listener(std::make_unique<internal::EndpointState>(
-      session_, std::move(*response.mutable_endpoint()), std::string()));
+      session_, std::move(*response.mutable_endpoint()), std::string(), options.domain));
 }
 
 absl::StatusOr<Endpoint> Client::Connect(const ConnectOptions& options) const {
@@ -121,12 +141,16 @@ absl::StatusOr<Endpoint> Client::Connect(const ConnectOptions& options) const {
   *request.mutable_wait() =
       google::protobuf::util::TimeUtil::MillisecondsToDuration(options.wait.count());
   v1::ConnectResponse response;
+  // A callback may destroy this client meanwhile.
+  const std::shared_ptr<internal::Session> session = session_;
   absl::Status status =
-      session_->rpc().Connect(request, &response, options.wait + internal::kWaitSlack);
+      session->rpc().Connect(request, &response, options.wait + internal::kWaitSlack);
   if (!status.ok()) return status;
-  return Endpoint(
-      std::make_unique<internal::EndpointState>(session_, std::move(*response.mutable_endpoint()),
-                                                std::move(*response.mutable_private_data())));
+  auto endpoint = std::make_unique<internal::EndpointState>(
+      session, std::move(*response.mutable_endpoint()), std::move(*response.mutable_private_data()),
+      options.domain);
+  internal::AddKeysFor(*session, endpoint->info(), options.domain);
+  return Endpoint(std::move(endpoint));
 }
 
 absl::StatusOr<std::vector<v1::Endpoint>> Client::ListEndpoints() const {

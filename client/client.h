@@ -6,7 +6,24 @@
 //   // region->addr(), region->rkey(): what a peer needs to write into buffer->data().
 //
 // The session lives until the Client and all buffers, regions and endpoints made by it are gone, or
-// until Detach(). It ends, with all of them, when the process dies and when the daemon does.
+// until Detach(). It ends, with all of them, when the process dies.
+//
+// When the daemon is restarted, calls wait for it, within their timeouts, and are made again; only
+// Listen, Accept, Connect and RevokeLeases, under which a connection broke, return UNAVAILABLE
+// without a reason and say that nobody knows whether they had an effect. What becomes of the
+// session depends on the daemon:
+// - A service with a store of descriptors (AttachWelcome.resume_within is set) keeps it: the
+// library
+//   attaches again unseen, and session, leases, keys and connections are what they were.
+//   Connections made afterwards lie in a new generation of their device and need keys of their own:
+//   Connect and Accept add them to the session's regions (Region::KeyFor); AddKeys() does it
+//   before, for what private data is to tell a peer.
+// - Any other daemon takes it along. The library attaches anew and registers again, under new
+// leases
+//   and keys, or tells, as AttachOptions::on_loss says. So it is where a store has lost the
+//   session.
+// A session that an admin revoked has ended for good, and so has one that for a minute finds no
+// daemon, or is refused by it: AttachOptions::on_lost.
 //
 // Threads: all members but moving and destroying may be called at once from several.
 //
@@ -16,8 +33,8 @@
 //
 // Errors: absl::Status. mrd/v1/status.h reads what is beside the code: ReasonOf() of a refusal of
 // the daemon's, DetailOf() with errno, limits and advice. A message can be shown to a person as it
-// is. UNAVAILABLE without a reason: the daemon cannot be reached. SESSION_UNKNOWN: the session has
-// ended.
+// is. UNAVAILABLE without a reason: the daemon cannot be reached, or the connection broke under the
+// call. SESSION_UNKNOWN: the session has ended.
 #ifndef MRD_CLIENT_CLIENT_H_
 #define MRD_CLIENT_CLIENT_H_
 
@@ -36,6 +53,7 @@
 #include "client/buffer.h"
 #include "client/endpoint.h"
 #include "client/region.h"
+#include "client/rekeyed.h"
 #include "mrd/v1/admin.pb.h"
 #include "mrd/v1/attach.pb.h"
 #include "mrd/v1/device.pb.h"
@@ -66,11 +84,23 @@ struct AttachOptions {
   // they lapse only where this process is stopped or stuck. Without it, RenewLeases is up to the
   // caller.
   bool renew = true;
-  // Called on a thread of the library with each event (AttachEvent in attach.proto), in order. May
-  // use and destroy the client; while it runs, no other event is read.
+  // What becomes of a session that was lost with its daemon.
+  OnLoss on_loss = OnLoss::kRestore;
+
+  // Callbacks run on one thread of the library's, one at a time, in the order of what they tell.
+  // They may use and destroy the client. While one runs no other does, and the daemon's events
+  // wait, but the session is kept, over a restart of the daemon too.
+  //
+  // With each event (AttachEvent in attach.proto). Sequence numbers begin anew with each connection
+  // to the daemon. EVENTS_LOST, the first event after a restart: list leases and endpoints anew.
+  // LEAVE_GENERATION: the operator asks for connections made before a restart to be made anew; the
+  // library only tells.
   std::function<void(const v1::AttachEvent&)> on_event = {};
-  // Called on the same thread, once, when the daemon has gone away: the session and its regions
-  // have ended. Not called by Detach().
+  // Leases and keys have changed: the session was lost and restored, whether it had regions or not,
+  // or regions got keys in a new generation. Regions say the same from before it is called. Not for
+  // admins, whose sessions hold nothing.
+  std::function<void(const Rekeyed&)> on_rekeyed = {};
+  // Once, when the session has ended, with its regions, other than by Detach().
   std::function<void(const absl::Status&)> on_lost = {};
 };
 
@@ -112,14 +142,19 @@ class Client final {
   ~Client();
 
   // Ends the session now, with all that was made in it: their destructors do nothing more, and
-  // calls fail with SESSION_UNKNOWN. Memory stays mapped as long as its Buffer and Regions live.
+  // calls fail with SESSION_UNKNOWN. No callback begins any more; one may run still. Memory stays
+  // mapped as long as its Buffer and Regions live. Waits for nobody: where the daemon is away it
+  // ends the session when it is back and nobody has attached again within
+  // AttachWelcome.resume_within.
   void Detach();
 
-  // What the daemon said on attaching: session id, versions, fabric, limits. Without the token.
-  const v1::AttachWelcome& welcome() const { return welcome_; }
-  uint64_t session_id() const { return welcome_.session_id(); }
+  // What the daemon said on attaching last: session id, versions, fabric, limits. Without the
+  // token. The id is another one where the session was lost and restored.
+  v1::AttachWelcome welcome() const;
+  uint64_t session_id() const;
 
-  // OK as long as the session can be used; else what ended it. Asks nobody.
+  // OK as long as the session can be used, or may be again when the daemon is back; else what ended
+  // it. Asks nobody.
   absl::Status SessionStatus() const;
 
   // Memory. ------------------------------------------------------------------
@@ -146,7 +181,8 @@ class Client final {
   // Registers `ranges` (at most AttachLimits.max_ranges_per_call) in one call: all of them or none.
   // The regions come in the order of the ranges. Refusals: error.proto; QUOTA_BUFFERS before
   // anything is sent where the session would hold more than AttachLimits.max_buffers. After
-  // DEADLINE_EXCEEDED without a reason nobody knows whether it was done; ListLeases tells.
+  // DEADLINE_EXCEEDED or UNAVAILABLE without a reason nobody knows whether it was done; ListLeases
+  // tells.
   absl::StatusOr<std::vector<Region>> Register(const RegisterOptions& options,
                                                std::span<const Range> ranges) const;
 
@@ -170,6 +206,13 @@ class Client final {
 
   absl::StatusOr<std::vector<v1::Lease>> ListLeases() const;
 
+  // Registers all live regions in the newest generation of their devices too, under the same leases
+  // and booked once more: needed before a peer is told keys for a connection that is yet to be made
+  // after a restart of the daemon (AttachEvent EVENTS_LOST tells of one). Else Connect and Accept
+  // do it. Returns those whose keys have changed. An error: some have got none, the others have; it
+  // may be called again.
+  absl::StatusOr<Rekeyed> AddKeys() const;
+
   // Named protection domains, shared with other sessions. -----------------------
 
   // This session is a member from now on, until CloseDomain or its end. Members use one another's
@@ -183,6 +226,9 @@ class Client final {
   absl::StatusOr<std::vector<v1::Domain>> ListDomains() const;
 
   // Endpoints. ---------------------------------------------------------------
+  //
+  // Those of a session that was lost have ended, restored or not: calls on them say
+  // ENDPOINT_UNKNOWN.
 
   absl::StatusOr<Listener> Listen(const ListenOptions& options) const;
   absl::StatusOr<Endpoint> Connect(const ConnectOptions& options) const;
@@ -235,7 +281,6 @@ class Client final {
                             Region* regions) const;
 
   std::shared_ptr<internal::Session> session_;
-  v1::AttachWelcome welcome_;
 };
 
 }  // namespace mrd

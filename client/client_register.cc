@@ -1,15 +1,16 @@
 // The part of Client that registers and deregisters: the hot path. One request and one answer on an
-// arena, no lock, and no copy but theirs.
+// arena, one block for the regions of a call, and no lock that is held for longer than a moment.
 #include <google/protobuf/arena.h>
-#include <google/protobuf/util/time_util.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
 #include "client/buffer_state.h"
 #include "client/client.h"
 #include "client/local_error.h"
+#include "client/region_state.h"
 #include "mrd/v1/status.h"
 
 namespace mrd {
@@ -62,11 +63,6 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
     }
     if (buffers.empty() || buffers.back() != buffer) buffers.push_back(buffer);
   }
-  if (absl::Status passed = BufferState::PassAll(*session_, {buffers.data(), buffers.size()});
-      !passed.ok()) {
-    return passed;
-  }
-
   // Enough for a small call; a larger one goes on on the heap.
   alignas(8) char block[4096];
   google::protobuf::ArenaOptions arena_options;
@@ -76,65 +72,90 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
   auto* request = google::protobuf::Arena::CreateMessage<v1::RegisterRequest>(&arena);
   auto* response = google::protobuf::Arena::CreateMessage<v1::RegisterResponse>(&arena);
 
-  request->set_request_id(session_->NewRequestId());
+  auto batch = std::make_shared<internal::RegionBatch>(ranges.size());
+  batch->spec = {options.devices, options.all_devices, options.preset,       options.flags,
+                 options.domain,  options.ttl,         options.release_after};
   request->mutable_ranges()->Reserve(static_cast<int>(ranges.size()));
-  for (const Range& range : ranges) {
-    const BufferState& buffer = *range.buffer->state_;
-    v1::Range* out = request->add_ranges();
-    out->set_buffer_id(buffer.id());
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const Range& range = ranges[i];
+    internal::RegionState& state = batch->states[i];
+    state.spec = &batch->spec;
+    state.buffer = range.buffer->state_.get();
     // Sums that overflow wrap to ranges that the daemon refuses, as it does all that lie outside.
-    out->set_offset(buffer.file_offset() + range.offset);
-    out->set_length(range.length);
-    out->set_addr(range.buffer->addr() + range.offset);
+    state.offset = state.buffer->file_offset() + range.offset;
+    state.length = range.length;
+    state.addr = range.buffer->addr() + range.offset;
+    v1::Range* out = request->add_ranges();
+    out->set_offset(state.offset);
+    out->set_length(state.length);
+    out->set_addr(state.addr);
   }
-  for (const std::string& device : options.devices) request->add_devices(device);
-  request->set_all_devices(options.all_devices);
-  request->mutable_access()->set_preset(options.preset);
-  for (const v1::AccessFlag flag : options.flags) request->mutable_access()->add_flags(flag);
-  request->set_release_after(options.release_after);
-  request->set_domain(options.domain);
-  if (options.ttl.count() != 0) {
-    *request->mutable_ttl() =
-        google::protobuf::util::TimeUtil::NanosecondsToDuration(options.ttl.count());
-  }
+  batch->spec.Fill(request);
 
   const auto timeout = options.timeout.count() > 0 ? options.timeout : session_->call_timeout();
-  absl::Status status = session_->rpc().Register(*request, response, timeout, options.on_progress);
-  if (ReasonOf(status) == v1::QUOTA_BUFFERS) {
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  internal::Rpc::RegisterOptions call;
+  call.timeout = timeout;
+  call.on_progress = options.on_progress;
+  // A repeat, to a daemon that has been restarted, names the same buffers: they are passed again.
+  absl::Status passed;
+  const auto prepare = [&](uint64_t epoch) {
+    passed = BufferState::PassAll(*session_, epoch, {buffers.data(), buffers.size()});
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      v1::Range* out = request->mutable_ranges(static_cast<int>(i));
+      if (out->buffer_id() == 0) out->set_buffer_id(batch->states[i].buffer->id());
+    }
+    return passed;
+  };
+  call.prepare = std::ref(prepare);
+  const std::span<internal::RegionState> states(batch->states.get(), ranges.size());
+  internal::Rpc::Registered registered;
+  for (;;) {
+    request->set_request_id(session_->NewRequestId());
+    registered = session_->rpc().Register(*request, response, call);
+    if (!registered.status.ok()) break;
+    if (response->leases_size() != static_cast<int>(ranges.size())) {
+      return absl::InternalError("the daemon answered Register with " +
+                                 std::to_string(response->leases_size()) + " leases for " +
+                                 std::to_string(ranges.size()) + " ranges");
+    }
+    for (size_t i = 0; i < ranges.size(); ++i) {
+      states[i].Set(response->leases(static_cast<int>(i)));
+    }
+    if (session_->regions().Add(states, registered.epoch)) break;
+    // The session was lost as the answer came, and those leases with it.
+    call.timeout =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+    response->Clear();
+  }
+  if (passed.ok() && ReasonOf(registered.status) == v1::QUOTA_BUFFERS) {
     // The daemon remembers that it did not take one of them: passed again, it may.
     for (BufferState* buffer : buffers) buffer->Release().IgnoreError();
   }
-  if (!status.ok()) return status;
+  if (!registered.status.ok()) return registered.status;
   if (options.release_after) {
-    for (BufferState* buffer : buffers) buffer->Forget();
-  }
-  if (response->leases_size() != static_cast<int>(ranges.size())) {
-    return absl::InternalError("the daemon answered Register with " +
-                               std::to_string(response->leases_size()) + " leases for " +
-                               std::to_string(ranges.size()) + " ranges");
+    for (BufferState* buffer : buffers) {
+      // What was passed again for a repeat may not have been needed, and lie there.
+      if (registered.repeated) {
+        buffer->Release().IgnoreError();
+      } else {
+        buffer->Forget();
+      }
+    }
   }
   for (size_t i = 0; i < ranges.size(); ++i) {
-    const v1::Lease& lease = response->leases(static_cast<int>(i));
     Region& region = regions[i];
     region.buffer_ = ranges[i].buffer->state_;
-    region.lease_id_ = lease.lease_id();
-    region.addr_ = lease.addr();
-    region.length_ = lease.length();
-    if (lease.has_remaining()) {
-      region.ttl_ = std::chrono::seconds(lease.remaining().seconds()) +
-                    std::chrono::nanoseconds(lease.remaining().nanos());
-    }
-    region.keys_.reserve(lease.keys_size());
-    for (const v1::Key& key : lease.keys()) {
-      region.keys_.push_back({key.device(), key.generation(), key.lkey(), key.rkey()});
-    }
+    region.state_ = std::shared_ptr<internal::RegionState>(batch, &states[i]);
+    region.addr_ = states[i].addr;
+    region.length_ = states[i].length;
   }
-  if (!ranges.empty() && regions[0].ttl_.count() > 0) session_->Granted(regions[0].ttl_);
+  if (!ranges.empty() && states[0].ttl().count() > 0) session_->Granted(states[0].ttl());
   return absl::OkStatus();
 }
 
 // One call. Where a lease in it has ended before, none was ended by it, and halves are tried:
-// `ended` says of one that it had.
+// `ended` says of one that it had. REQUIRES: withdrawn.
 absl::Status Client::DeregisterPart(std::span<Region> part, absl::Status* ended) const {
   v1::DeregisterRequest request;
   for (const Region& region : part) {
@@ -155,13 +176,21 @@ absl::Status Client::DeregisterPart(std::span<Region> part, absl::Status* ended)
 }
 
 absl::Status Client::Deregister(std::span<Region> regions) const {
-  const size_t most = std::max<size_t>(welcome_.limits().max_ranges_per_call(), 1);
+  const auto is_region = [](const Region& region) { return static_cast<bool>(region); };
+  if (std::none_of(regions.begin(), regions.end(), is_region)) return absl::OkStatus();
+  if (absl::Status usable = SessionStatus(); !usable.ok()) return usable;
+  const size_t most = std::max<size_t>(session_->welcome()->limits().max_ranges_per_call(), 1);
   absl::Status ended;
   for (size_t first = 0; first < regions.size(); first += most) {
-    const size_t count = std::min(most, regions.size() - first);
-    if (absl::Status status = DeregisterPart(regions.subspan(first, count), &ended); !status.ok()) {
-      return status;
+    const auto part = regions.subspan(first, std::min(most, regions.size() - first));
+    for (Region& region : part) {
+      if (region) session_->regions().Withdraw(*region.state_);
     }
+    const absl::Status status = DeregisterPart(part, &ended);
+    for (Region& region : part) {
+      if (region) session_->regions().Return(*region.state_);
+    }
+    if (!status.ok()) return status;
   }
   return ended;
 }

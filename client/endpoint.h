@@ -35,7 +35,8 @@ class Endpoint final {
 
   uint64_t endpoint_id() const;
 
-  // As it was when the connection was made: device, addresses, ports, queue pair number.
+  // As it was when the connection was made: device, generation, addresses, ports, queue pair
+  // number.
   const v1::Endpoint& info() const;
 
   // What the peer sent with its request or acceptance; verbs may have padded it with zeros. See
@@ -69,8 +70,10 @@ class Listener final {
 
   // Takes the next connection request and accepts it; returns when the connection stands.
   // `private_data` goes to the peer, at most 196 bytes. Nobody came within `wait` (at most an
-  // hour): DEADLINE_EXCEEDED, reason WAIT_ENDED. Listener closed meanwhile: NOT_FOUND,
-  // ENDPOINT_UNKNOWN.
+  // hour): DEADLINE_EXCEEDED, reason WAIT_ENDED. Listener closed meanwhile, or lost with its
+  // session: NOT_FOUND, ENDPOINT_UNKNOWN. UNAVAILABLE without a reason: the daemon was restarted,
+  // and a connection may have been accepted or not (Client::ListEndpoints); a listener of a session
+  // that goes on listens again, and may be called again.
   absl::StatusOr<Endpoint> Accept(std::string_view private_data,
                                   std::chrono::milliseconds wait = std::chrono::hours(1)) const;
 

@@ -3,7 +3,13 @@
 //
 // A Region owns its lease: destroying it deregisters (best effort, waiting for the daemon), after
 // which the device reaches the range no more and peers that use its rkey get a remote access error.
-// It keeps the buffer's memory mapped and the session alive.
+// While the daemon is being restarted that is not waited for, and done when it is back. It keeps
+// the buffer's memory mapped and the session alive.
+//
+// Lease and keys may change while the daemon is restarted: a session that was lost and restored has
+// another lease on the same range, with other keys; connections made after a restart need keys of
+// their own, which are added. AttachOptions::on_rekeyed tells of either. What is read here is what
+// holds at that moment.
 //
 // Threads: const members may be called at once from several; the others, moving and destroying may
 // not overlap with anything on the same Region.
@@ -14,27 +20,25 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "client/buffer.h"
+#include "client/region_key.h"
 #include "mrd/v1/attach.pb.h"
 #include "mrd/v1/device.pb.h"
 #include "mrd/v1/registration.pb.h"
 
 namespace mrd {
 
-// The keys of a region on one device, in host byte order, as ibv_mr has them.
-struct RegionKey {
-  std::string device;
-  uint64_t generation = 0;  // Of the device; keys hold in the one they were made in.
-  uint32_t lkey = 0;
-  uint32_t rkey = 0;
-};
+class Endpoint;
+
+namespace internal {
+class RegionState;
+}
 
 // What to register: bytes of a buffer. REQUIRES: the buffer outlives the call.
 struct Range {
@@ -80,30 +84,37 @@ class Region final {
   Region& operator=(Region&& other) noexcept;
   ~Region();
 
-  explicit operator bool() const { return lease_id_ != 0; }
+  explicit operator bool() const { return state_ != nullptr; }
 
-  // The range in this process, which is also the remote address that peers use.
+  // The range in this process, which is also the remote address that peers use. Never changes.
   uint64_t addr() const { return addr_; }
   void* data() const { return reinterpret_cast<void*>(addr_); }
   uint64_t length() const { return length_; }
 
-  // Never used again, over restarts of the daemon too.
-  uint64_t lease_id() const { return lease_id_; }
+  // Never used again, over restarts of the daemon too. 0: no region.
+  uint64_t lease_id() const;
 
   // How long it lasts from one renewal to the next; 0: as long as the session. When it has lapsed
   // (AttachEvent LAPSED), or ended otherwise, this object does not know, and Deregister() says
   // LEASE_UNKNOWN.
-  std::chrono::nanoseconds ttl() const { return ttl_; }
+  std::chrono::nanoseconds ttl() const;
 
-  // One a device, in the order of RegisterOptions::devices.
-  std::span<const RegionKey> keys() const { return {keys_.data(), keys_.size()}; }
+  // All of them, in the order of RegisterOptions::devices; of one device the newest generation
+  // first: after a restart of the daemon a region may have keys for the connections made before and
+  // for those made since.
+  std::vector<RegionKey> keys() const;
 
-  // Nothing where it is not registered on `device`.
-  const RegionKey* key(std::string_view device) const;
+  // The newest on `device`; nothing where it is not registered there.
+  std::optional<RegionKey> key(std::string_view device) const;
+  // In that generation of it.
+  std::optional<RegionKey> KeyIn(std::string_view device, uint64_t generation) const;
+  // What the peer of that connection reaches it by; nothing where it does not.
+  std::optional<RegionKey> KeyFor(const Endpoint& endpoint) const;
 
-  // Of the first device; 0 for no region.
-  uint32_t lkey() const { return keys_.empty() ? 0 : keys_.front().lkey; }
-  uint32_t rkey() const { return keys_.empty() ? 0 : keys_.front().rkey; }
+  // Of the first device, in the newest generation that it has keys in there: for connections made
+  // from now on. 0 for no region. For one connection, KeyFor(). They take no lock.
+  uint32_t lkey() const;
+  uint32_t rkey() const;
 
   // Ends the lease. Afterwards this is no region; so it is where the lease had ended before, for
   // which it returns LEASE_UNKNOWN. On other errors it stays, and the call can be repeated. For
@@ -115,14 +126,13 @@ class Region final {
 
   // The lease has ended.
   void Clear();
+  // Deregisters, and is no region afterwards whatever comes of it.
+  void Leave();
 
   std::shared_ptr<internal::BufferState> buffer_;
-  uint64_t lease_id_ = 0;
+  std::shared_ptr<internal::RegionState> state_;
   uint64_t addr_ = 0;
   uint64_t length_ = 0;
-  std::chrono::nanoseconds ttl_{0};
-  // Inline for the usual single device: 256 regions of one call cost one allocation.
-  absl::InlinedVector<RegionKey, 1> keys_;
 };
 
 }  // namespace mrd

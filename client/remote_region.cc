@@ -4,15 +4,17 @@
 #include <string.h>
 
 #include <limits>
+#include <optional>
 
 #include "client/local_error.h"
 
 namespace mrd {
 
 absl::StatusOr<RemoteRegion> RemoteRegionOf(const Region& region, std::string_view device) {
-  const RegionKey* key =
-      device.empty() && !region.keys().empty() ? &region.keys().front() : region.key(device);
-  if (key == nullptr) {
+  const std::vector<RegionKey> keys = region.keys();
+  const std::optional<RegionKey> key =
+      device.empty() && !keys.empty() ? std::optional(keys.front()) : region.key(device);
+  if (!key) {
     return internal::LocalError(absl::StatusCode::kNotFound,
                                 "the region has no key on device " + std::string(device), 0,
                                 "Register it there (RegisterOptions::devices).");

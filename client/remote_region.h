@@ -28,8 +28,9 @@ struct RemoteRegion {
   uint32_t length = 0;
 };
 
-// `region` as peers of `device` see it (empty: of its first device). NOT_FOUND where it has no key
-// there, OUT_OF_RANGE where its length does not fit into 32 bits.
+// `region` as peers of `device` see it (empty: of its first device), over connections made from now
+// on: by its newest key there (Client::AddKeys). NOT_FOUND where it has none there, OUT_OF_RANGE
+// where its length does not fit into 32 bits.
 absl::StatusOr<RemoteRegion> RemoteRegionOf(const Region& region, std::string_view device = {});
 
 std::string EncodeRemoteRegion(const RemoteRegion& region);

@@ -1,9 +1,9 @@
 #include "client/renewer.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
+
+#include "client/library_thread.h"
 
 namespace mrd::internal {
 namespace {
@@ -39,12 +39,13 @@ void Renewer::Granted(Ttl ttl) {
   MutexLock lock(&mutex_);
   RenewBefore(DueOf(ttl));
   if (std::exchange(started_, true)) return;
-  // The process's signal handlers are not to run on a thread that it knows nothing of.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { Run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = StartThread([this] { Run(); });
+}
+
+void Renewer::RenewNow() {
+  MutexLock lock(&mutex_);
+  // Else there is nothing to renew, or a call under way, which goes on as soon as this is told.
+  if (next_) RenewBefore(Clock::now());
 }
 
 void Renewer::RenewBefore(Clock::time_point when) {

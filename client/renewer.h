@@ -35,6 +35,9 @@ class Renewer final {
   // A lease was granted with this ttl, which is positive.
   void Granted(Ttl ttl);
 
+  // The daemon was away, and no lease was renewed meanwhile.
+  void RenewNow();
+
  private:
   void Run();
   void RenewBefore(Clock::time_point when) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -20,7 +20,7 @@
 namespace mrd::internal {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = SessionState::Clock;
 
 constexpr char kTokenKey[] = "mrd-session-bin";
 constexpr std::chrono::milliseconds kFirstPause(1);
@@ -43,14 +43,16 @@ std::chrono::milliseconds Jittered(std::chrono::milliseconds pause) {
 }  // namespace
 
 struct Rpc::Stubs {
-  explicit Stubs(const std::shared_ptr<grpc::Channel>& channel)
-      : admin(channel),
+  explicit Stubs(std::shared_ptr<grpc::Channel> made)
+      : channel(std::move(made)),
+        admin(channel),
         devices(channel),
         domains(channel),
         endpoints(channel),
         registration(channel),
         sessions(channel) {}
 
+  const std::shared_ptr<grpc::Channel> channel;
   v1::Admin::Stub admin;
   v1::Devices::Stub devices;
   v1::Domains::Stub domains;
@@ -59,85 +61,209 @@ struct Rpc::Stubs {
   v1::Sessions::Stub sessions;
 };
 
-struct Rpc::Outcome {
-  absl::Status status;
-  bool repeated;  // An earlier try may have had its effect.
+struct Rpc::Calling {
+  const char* name;
+  Duration timeout;
+  // Not empty: the call is not repeated, and this is what tells whether it was done.
+  const char* teller = "";
+  const Prepare* prepare = nullptr;
+  const Restorer* restorer = nullptr;
+  Gap gap = Gap::kWait;
 };
 
-Rpc::Rpc(const std::string& socket_path, std::string token, std::shared_ptr<SessionState> state,
+struct Rpc::Outcome {
+  absl::Status status;
+  bool repeated;   // An earlier try may have had its effect.
+  uint64_t epoch;  // Of the last try.
+};
+
+// A call of the restorer's, for as long as this lives.
+class Rpc::Cancellable final {
+ public:
+  Cancellable(Rpc& rpc, grpc::ClientContext* context) : rpc_(rpc) {
+    MutexLock lock(&rpc_.restoring_mutex_);
+    if (rpc_.restoring_stopped_) context->TryCancel();
+    rpc_.cancel_restoring_ = [context] { context->TryCancel(); };
+  }
+  ~Cancellable() {
+    MutexLock lock(&rpc_.restoring_mutex_);
+    rpc_.cancel_restoring_ = nullptr;
+  }
+  Cancellable(const Cancellable&) = delete;
+  Cancellable& operator=(const Cancellable&) = delete;
+
+ private:
+  Rpc& rpc_;
+};
+
+Rpc::Rpc(const std::string& socket_path, std::shared_ptr<SessionState> state,
          std::shared_ptr<ProgressCalls> progress)
     : socket_path_(socket_path),
-      token_(std::move(token)),
       state_(std::move(state)),
       progress_(std::move(progress)),
       stubs_(std::make_unique<Stubs>(MakeChannel(socket_path))) {}
 
 Rpc::~Rpc() = default;
 
-// What to tell of a call whose session may have ended under it: the end says more than the broken
-// connection. The attach socket's reader may be a moment behind gRPC.
-absl::Status Rpc::Ended(absl::Status status, Duration left) const {
-  const bool suspect = ConnectionBroke(status) || ReasonOf(status) == v1::SESSION_UNKNOWN;
-  if (!suspect || !state_->WaitEnded(std::min(left, Duration(kHangUpGrace)))) return status;
-  return state_->Check();
+bool Rpc::DaemonIsAway(const absl::Status& status) { return ConnectionBroke(status); }
+
+void Rpc::Reconnect() { ConnectNow(*stubs_->channel); }
+
+void Rpc::StopRestoring() {
+  MutexLock lock(&restoring_mutex_);
+  restoring_stopped_ = true;
+  if (cancel_restoring_) cancel_restoring_();
+}
+
+// False: there was no connection by then, or that epoch is over.
+bool Rpc::AwaitChannel(uint64_t epoch, Clock::time_point until) {
+  for (auto pause = kFirstPause;
+       stubs_->channel->GetState(/*try_to_connect=*/true) != GRPC_CHANNEL_READY;
+       pause = std::min(pause * 2, std::chrono::milliseconds(16))) {
+    if (Clock::now() + pause >= until || state_->WaitChange(epoch, pause)) return false;
+  }
+  return true;
 }
 
 template <typename Try>
-Rpc::Outcome Rpc::Run(const char* name, Repeat repeat, Duration timeout, Try&& attempt) {
-  const auto deadline = Clock::now() + timeout;
-  const auto system_deadline = std::chrono::system_clock::now() + timeout;
+Rpc::Outcome Rpc::Run(const Calling& calling, Try&& attempt) {
+  const auto deadline = Clock::now() + calling.timeout;
+  const auto system_deadline = std::chrono::system_clock::now() + calling.timeout;
   const auto left = [&] {
     return std::max(Duration(0), std::chrono::ceil<Duration>(deadline - Clock::now()));
   };
-  bool repeated = false;
+  const auto no_connection = [&](const std::string& why) {
+    return LocalError(absl::StatusCode::kUnavailable,
+                      std::string(calling.name) + ": no connection to the daemon at " +
+                          socket_path_ + " (" + why + ")",
+                      0, "See whether mrd runs, and its log.");
+  };
+  Outcome outcome{absl::OkStatus(), false, 0};
   for (auto pause = kFirstPause;; pause = std::min(pause * 2, kLongestPause)) {
-    if (absl::Status usable = state_->Check(); !usable.ok()) return {usable, repeated};
-    grpc::ClientContext context;
-    context.set_deadline(system_deadline);
-    context.AddMetadata(kTokenKey, token_);
-    const grpc::Status answer = attempt(&context);
-    if (answer.ok()) return {absl::OkStatus(), repeated};
-    absl::Status status = FromGrpc(answer);
+    const auto ticket = calling.restorer
+                            ? calling.restorer->ticket
+                            : state_->Await(calling.gap == Gap::kFail ? Clock::now() : deadline);
+    if (absl::Status usable = state_->Check(); !usable.ok()) {
+      return {std::move(usable), outcome.repeated, outcome.epoch};
+    }
+    if (!ticket) {
+      // Else the last try says more.
+      if (outcome.status.ok()) outcome.status = no_connection("it is being restarted, or has gone");
+      return outcome;
+    }
+    // After a restart the pauses begin anew.
+    if (std::exchange(outcome.epoch, ticket->epoch) != ticket->epoch) pause = kFirstPause;
+
+    absl::Status status;
+    std::string said;
+    bool sent = false;
+    if (calling.prepare && *calling.prepare) status = (*calling.prepare)(ticket->epoch);
+    if (status.ok() && *calling.teller && !AwaitChannel(ticket->epoch, deadline)) {
+      status = absl::UnavailableError("nobody answers there");
+    }
+    if (status.ok()) {
+      grpc::ClientContext context;
+      context.set_deadline(system_deadline);
+      context.AddMetadata(kTokenKey, *ticket->token);
+      sent = true;
+      const grpc::Status answer = attempt(&context);
+      if (answer.ok()) {
+        outcome.status = absl::OkStatus();
+        return outcome;
+      }
+      status = FromGrpc(answer);
+    }
+    const v1::Reason reason = ReasonOf(status);
     const bool broke = ConnectionBroke(status);
     if (broke) {
-      status = LocalError(absl::StatusCode::kUnavailable,
-                          std::string(name) + ": no connection to the daemon at " + socket_path_ +
-                              " (" + answer.error_message() + ")",
-                          0, "See whether mrd runs, and its log.");
-    } else if (answer.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED &&
-               ReasonOf(status) == v1::REASON_UNSPECIFIED) {
+      said = std::string(status.message());
+      status = no_connection(said);
+    } else if (status.code() == absl::StatusCode::kDeadlineExceeded &&
+               reason == v1::REASON_UNSPECIFIED && sent) {
       status =
           LocalError(absl::StatusCode::kDeadlineExceeded,
-                     std::string(name) + ": no answer from the daemon at " + socket_path_ +
-                         " within " + std::to_string(timeout.count()) + " ms",
+                     std::string(calling.name) + ": no answer from the daemon at " + socket_path_ +
+                         " within " + std::to_string(calling.timeout.count()) + " ms",
                      0, "It is overloaded or stuck, see its log; or allow the call more time.");
     }
-    const bool again = ReasonOf(status) == v1::BUSY || (broke && repeat == Repeat::kYes);
+    bool again = reason == v1::BUSY || reason == v1::SESSION_AWAITED;
+    if (broke && sent && *calling.teller) {
+      // The end of the session says more than the broken connection; the attach socket's reader may
+      // be a moment behind gRPC.
+      state_->WaitChange(ticket->epoch, std::min(left(), Duration(kHangUpGrace)));
+      status = state_->Check();
+      if (status.ok()) {
+        status = LocalError(absl::StatusCode::kUnavailable,
+                            std::string(calling.name) +
+                                ": the connection to the daemon broke under the call, and nobody "
+                                "knows whether it had an effect (" +
+                                said + ")",
+                            0, std::string(calling.teller) + " tells; then call again.");
+      }
+    } else if (broke) {
+      again = !calling.restorer || calling.restorer->alive();
+    } else if (reason == v1::BUFFER_UNKNOWN) {
+      again = !calling.restorer && !state_->Current(ticket->epoch);
+    } else if (reason == v1::SESSION_UNKNOWN || (reason == v1::DRAINING && !state_->drained())) {
+      again = !calling.restorer &&
+              state_->WaitChange(ticket->epoch, std::min(left(), Duration(kHangUpGrace)));
+    }
+    outcome.status = std::move(status);
     // A try that has hardly any time left would turn a clear refusal into a vague "no answer".
-    if (!again || left() <= pause) return {Ended(std::move(status), left()), repeated};
-    if (broke) repeated = true;
-    // Wakes when the session ends: the next round then returns why.
-    state_->WaitEnded(Jittered(pause));
+    if (!again || left() <= pause) return outcome;
+    outcome.repeated |= broke && sent;
+    // Wakes when the daemon has gone or the session has ended: the next round sees to it.
+    if (calling.restorer) {
+      state_->WaitEnded(Jittered(pause));
+    } else {
+      state_->WaitChange(ticket->epoch, Jittered(pause));
+    }
   }
 }
 
-absl::Status Rpc::Register(const v1::RegisterRequest& request, v1::RegisterResponse* response,
-                           Duration timeout, const ProgressCalls::Callback& on_progress) {
-  return Run("Register", Repeat::kYes, timeout,
+template <typename Try>
+absl::Status Rpc::Repeating(const char* name, Duration timeout, Try&& attempt) {
+  return Run({.name = name, .timeout = timeout}, attempt).status;
+}
+
+template <typename Try>
+absl::Status Rpc::Once(const char* name, Duration timeout, const char* teller, Try&& attempt) {
+  return Run({.name = name, .timeout = timeout, .teller = teller}, attempt).status;
+}
+
+Rpc::Registered Rpc::Register(const v1::RegisterRequest& request, v1::RegisterResponse* response,
+                              const RegisterOptions& options) {
+  const Outcome outcome =
+      Run({.name = "Register",
+           .timeout = options.timeout,
+           .prepare = &options.prepare,
+           .restorer = options.restorer},
+          [&](grpc::ClientContext* context) {
+            const ProgressCalls::Watch watch(*progress_, request.request_id(), options.on_progress,
+                                             [context] { context->TryCancel(); });
+            if (!options.restorer) return stubs_->registration.Register(context, request, response);
+            const Cancellable cancellable(*this, context);
+            return stubs_->registration.Register(context, request, response);
+          });
+  return {outcome.status, outcome.epoch, outcome.repeated};
+}
+
+absl::Status Rpc::AddKeys(const v1::AddKeysRequest& request, v1::AddKeysResponse* response,
+                          Duration timeout, const Prepare& prepare) {
+  return Run({.name = "AddKeys", .timeout = timeout, .prepare = &prepare},
              [&](grpc::ClientContext* context) {
-               const ProgressCalls::Watch watch(*progress_, request.request_id(), on_progress,
-                                                [context] { context->TryCancel(); });
-               return stubs_->registration.Register(context, request, response);
+               return stubs_->registration.AddKeys(context, request, response);
              })
       .status;
 }
 
-absl::Status Rpc::Deregister(const v1::DeregisterRequest& request, Duration timeout) {
+absl::Status Rpc::Deregister(const v1::DeregisterRequest& request, Duration timeout, Gap gap) {
   const auto call = [&](const v1::DeregisterRequest& leases) {
-    return Run("Deregister", Repeat::kYes, timeout, [&](grpc::ClientContext* context) {
-      v1::DeregisterResponse response;
-      return stubs_->registration.Deregister(context, leases, &response);
-    });
+    return Run({.name = "Deregister", .timeout = timeout, .gap = gap},
+               [&](grpc::ClientContext* context) {
+                 v1::DeregisterResponse response;
+                 return stubs_->registration.Deregister(context, leases, &response);
+               });
   };
   const Outcome outcome = call(request);
   if (!outcome.repeated || ReasonOf(outcome.status) != v1::LEASE_UNKNOWN) return outcome.status;
@@ -154,7 +280,7 @@ absl::Status Rpc::Deregister(const v1::DeregisterRequest& request, Duration time
 
 absl::Status Rpc::ReleaseBuffers(const v1::ReleaseBuffersRequest& request, Duration timeout) {
   const Outcome outcome =
-      Run("ReleaseBuffers", Repeat::kYes, timeout, [&](grpc::ClientContext* context) {
+      Run({.name = "ReleaseBuffers", .timeout = timeout}, [&](grpc::ClientContext* context) {
         v1::ReleaseBuffersResponse response;
         return stubs_->registration.ReleaseBuffers(context, request, &response);
       });
@@ -164,155 +290,124 @@ absl::Status Rpc::ReleaseBuffers(const v1::ReleaseBuffersRequest& request, Durat
 
 absl::Status Rpc::RenewLeases(const v1::RenewLeasesRequest& request,
                               v1::RenewLeasesResponse* response, Duration timeout) {
-  return Run("RenewLeases", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->registration.RenewLeases(context, request, response);
-             })
-      .status;
+  return Repeating("RenewLeases", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->registration.RenewLeases(context, request, response);
+  });
 }
 
 absl::Status Rpc::ListLeases(const v1::ListLeasesRequest& request, v1::ListLeasesResponse* response,
                              Duration timeout) {
-  return Run("ListLeases", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->registration.ListLeases(context, request, response);
-             })
-      .status;
+  return Repeating("ListLeases", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->registration.ListLeases(context, request, response);
+  });
 }
 
 absl::Status Rpc::ListDevices(v1::ListDevicesResponse* response, Duration timeout) {
-  return Run("ListDevices", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->devices.ListDevices(context, v1::ListDevicesRequest(), response);
-             })
-      .status;
+  return Repeating("ListDevices", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->devices.ListDevices(context, v1::ListDevicesRequest(), response);
+  });
 }
 
 absl::Status Rpc::GetStatus(v1::GetStatusResponse* response, Duration timeout) {
-  return Run("GetStatus", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->sessions.GetStatus(context, v1::GetStatusRequest(), response);
-             })
-      .status;
+  return Repeating("GetStatus", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->sessions.GetStatus(context, v1::GetStatusRequest(), response);
+  });
 }
 
 absl::Status Rpc::ListSessions(const v1::ListSessionsRequest& request,
                                v1::ListSessionsResponse* response, Duration timeout) {
-  return Run("ListSessions", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.ListSessions(context, request, response);
-             })
-      .status;
+  return Repeating("ListSessions", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.ListSessions(context, request, response);
+  });
 }
 
 absl::Status Rpc::GetMetrics(v1::GetMetricsResponse* response, Duration timeout) {
-  return Run("GetMetrics", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.GetMetrics(context, v1::GetMetricsRequest(), response);
-             })
-      .status;
+  return Repeating("GetMetrics", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.GetMetrics(context, v1::GetMetricsRequest(), response);
+  });
 }
 
 absl::Status Rpc::ListAllLeases(const v1::ListAllLeasesRequest& request,
                                 v1::ListAllLeasesResponse* response, Duration timeout) {
-  return Run("ListAllLeases", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.ListAllLeases(context, request, response);
-             })
-      .status;
+  return Repeating("ListAllLeases", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.ListAllLeases(context, request, response);
+  });
 }
 
 absl::Status Rpc::ListAllEndpoints(const v1::ListAllEndpointsRequest& request,
                                    v1::ListAllEndpointsResponse* response, Duration timeout) {
-  return Run("ListAllEndpoints", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.ListAllEndpoints(context, request, response);
-             })
-      .status;
+  return Repeating("ListAllEndpoints", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.ListAllEndpoints(context, request, response);
+  });
 }
 
 absl::Status Rpc::ListAllDomains(const v1::ListAllDomainsRequest& request,
                                  v1::ListAllDomainsResponse* response, Duration timeout) {
-  return Run("ListAllDomains", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.ListAllDomains(context, request, response);
-             })
-      .status;
+  return Repeating("ListAllDomains", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.ListAllDomains(context, request, response);
+  });
 }
 
 absl::Status Rpc::RevokeSession(const v1::RevokeSessionRequest& request, Duration timeout) {
-  return Run("RevokeSession", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               v1::RevokeSessionResponse response;
-               return stubs_->admin.RevokeSession(context, request, &response);
-             })
-      .status;
+  return Repeating("RevokeSession", timeout, [&](grpc::ClientContext* context) {
+    v1::RevokeSessionResponse response;
+    return stubs_->admin.RevokeSession(context, request, &response);
+  });
 }
 
 absl::Status Rpc::DrainDaemon(const v1::DrainDaemonRequest& request,
                               v1::DrainDaemonResponse* response, Duration timeout) {
-  return Run("DrainDaemon", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.DrainDaemon(context, request, response);
-             })
-      .status;
+  return Repeating("DrainDaemon", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.DrainDaemon(context, request, response);
+  });
 }
 
 absl::Status Rpc::UndrainDaemon(Duration timeout) {
-  return Run("UndrainDaemon", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               v1::UndrainDaemonResponse response;
-               return stubs_->admin.UndrainDaemon(context, v1::UndrainDaemonRequest(), &response);
-             })
-      .status;
+  return Repeating("UndrainDaemon", timeout, [&](grpc::ClientContext* context) {
+    v1::UndrainDaemonResponse response;
+    return stubs_->admin.UndrainDaemon(context, v1::UndrainDaemonRequest(), &response);
+  });
 }
 
 absl::Status Rpc::ReloadPolicy(v1::ReloadPolicyResponse* response, Duration timeout) {
-  return Run("ReloadPolicy", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.ReloadPolicy(context, v1::ReloadPolicyRequest(), response);
-             })
-      .status;
+  return Repeating("ReloadPolicy", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.ReloadPolicy(context, v1::ReloadPolicyRequest(), response);
+  });
 }
 
 absl::Status Rpc::RevokeLeases(const v1::RevokeLeasesRequest& request,
                                v1::RevokeLeasesResponse* response, Duration timeout) {
-  return Run("RevokeLeases", Repeat::kNo, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->admin.RevokeLeases(context, request, response);
-             })
-      .status;
+  return Once("RevokeLeases", timeout, "ListAllLeases", [&](grpc::ClientContext* context) {
+    return stubs_->admin.RevokeLeases(context, request, response);
+  });
 }
 
 absl::Status Rpc::ListEndpoints(v1::ListEndpointsResponse* response, Duration timeout) {
-  return Run("ListEndpoints", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->endpoints.ListEndpoints(context, v1::ListEndpointsRequest(),
-                                                      response);
-             })
-      .status;
+  return Repeating("ListEndpoints", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->endpoints.ListEndpoints(context, v1::ListEndpointsRequest(), response);
+  });
 }
 
 absl::Status Rpc::OpenDomain(const v1::OpenDomainRequest& request, v1::OpenDomainResponse* response,
-                             Duration timeout) {
-  return Run("OpenDomain", Repeat::kYes, timeout,
+                             Duration timeout, const Restorer* restorer) {
+  return Run({.name = "OpenDomain", .timeout = timeout, .restorer = restorer},
              [&](grpc::ClientContext* context) {
+               if (!restorer) return stubs_->domains.OpenDomain(context, request, response);
+               const Cancellable cancellable(*this, context);
                return stubs_->domains.OpenDomain(context, request, response);
              })
       .status;
 }
 
 absl::Status Rpc::ListDomains(v1::ListDomainsResponse* response, Duration timeout) {
-  return Run("ListDomains", Repeat::kYes, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->domains.ListDomains(context, v1::ListDomainsRequest(), response);
-             })
-      .status;
+  return Repeating("ListDomains", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->domains.ListDomains(context, v1::ListDomainsRequest(), response);
+  });
 }
 
 absl::Status Rpc::CloseDomain(const v1::CloseDomainRequest& request, Duration timeout) {
   const Outcome outcome =
-      Run("CloseDomain", Repeat::kYes, timeout, [&](grpc::ClientContext* context) {
+      Run({.name = "CloseDomain", .timeout = timeout}, [&](grpc::ClientContext* context) {
         v1::CloseDomainResponse response;
         return stubs_->domains.CloseDomain(context, request, &response);
       });
@@ -320,41 +415,35 @@ absl::Status Rpc::CloseDomain(const v1::CloseDomainRequest& request, Duration ti
   return done ? absl::OkStatus() : outcome.status;
 }
 
-absl::Status Rpc::Disconnect(const v1::DisconnectRequest& request, Duration timeout) {
-  const Outcome outcome =
-      Run("Disconnect", Repeat::kYes, timeout, [&](grpc::ClientContext* context) {
-        v1::DisconnectResponse response;
-        return stubs_->endpoints.Disconnect(context, request, &response);
-      });
+absl::Status Rpc::Disconnect(const v1::DisconnectRequest& request, Duration timeout, Gap gap) {
+  const Outcome outcome = Run({.name = "Disconnect", .timeout = timeout, .gap = gap},
+                              [&](grpc::ClientContext* context) {
+                                v1::DisconnectResponse response;
+                                return stubs_->endpoints.Disconnect(context, request, &response);
+                              });
   const bool done = outcome.repeated && ReasonOf(outcome.status) == v1::ENDPOINT_UNKNOWN;
   return done ? absl::OkStatus() : outcome.status;
 }
 
 absl::Status Rpc::Listen(const v1::ListenRequest& request, v1::ListenResponse* response,
                          Duration timeout) {
-  return Run("Listen", Repeat::kNo, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->endpoints.Listen(context, request, response);
-             })
-      .status;
+  return Once("Listen", timeout, "ListEndpoints", [&](grpc::ClientContext* context) {
+    return stubs_->endpoints.Listen(context, request, response);
+  });
 }
 
 absl::Status Rpc::Accept(const v1::AcceptRequest& request, v1::AcceptResponse* response,
                          Duration timeout) {
-  return Run("Accept", Repeat::kNo, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->endpoints.Accept(context, request, response);
-             })
-      .status;
+  return Once("Accept", timeout, "ListEndpoints", [&](grpc::ClientContext* context) {
+    return stubs_->endpoints.Accept(context, request, response);
+  });
 }
 
 absl::Status Rpc::Connect(const v1::ConnectRequest& request, v1::ConnectResponse* response,
                           Duration timeout) {
-  return Run("Connect", Repeat::kNo, timeout,
-             [&](grpc::ClientContext* context) {
-               return stubs_->endpoints.Connect(context, request, response);
-             })
-      .status;
+  return Once("Connect", timeout, "ListEndpoints", [&](grpc::ClientContext* context) {
+    return stubs_->endpoints.Connect(context, request, response);
+  });
 }
 
 }  // namespace mrd::internal

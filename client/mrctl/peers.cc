@@ -8,6 +8,12 @@
 #include "mrd/v1/status.h"
 
 namespace mrctl {
+namespace {
+
+// For the keys that peers are to be given after a restart of the daemon.
+constexpr std::chrono::seconds kKeysPatience{3};
+
+}  // namespace
 
 void Peers::Say(const mrd::v1::Endpoint& endpoint, const std::string& what) const {
   Note(options_,
@@ -16,14 +22,30 @@ void Peers::Say(const mrd::v1::Endpoint& endpoint, const std::string& what) cons
 
 void Peers::Start(const mrd::Listener* listener, std::string private_data) {
   listener_ = listener;
-  thread_ =
-      std::thread([this, listener, data = std::move(private_data)] { AcceptLoop(listener, data); });
+  private_data_ = std::move(private_data);
+  thread_ = std::thread([this, listener] { AcceptLoop(listener); });
+}
+
+std::set<uint64_t> Peers::Connected() const {
+  std::set<uint64_t> ids;
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, endpoint] : connected_) ids.insert(id);
+  return ids;
+}
+
+void Peers::Restarted(const std::set<uint64_t>& left, std::string private_data) {
+  for (const uint64_t id : left) Drop(id);
+  std::lock_guard lock(mutex_);
+  private_data_ = std::move(private_data);
+  ++restarts_;
+  changed_.notify_all();
 }
 
 void Peers::Stop() {
   {
     std::lock_guard lock(mutex_);
     stopping_ = true;
+    changed_.notify_all();
   }
   // Makes the waiting Accept return. Once: the listener may be gone when this is destroyed.
   if (const mrd::Listener* const listener = std::exchange(listener_, nullptr)) {
@@ -39,24 +61,31 @@ void Peers::Stop() {
 
 void Peers::OnEvent(const mrd::v1::AttachEvent& event) {
   if (event.kind() != mrd::v1::AttachEvent::ENDPOINT_ENDED) return;
-  for (const uint64_t id : event.endpoint_ids()) {
-    std::optional<mrd::Endpoint> ended;  // Destroyed, which is a call, without the lock.
-    std::lock_guard lock(mutex_);
-    const auto it = connected_.find(id);
-    if (it == connected_.end()) {
-      ended_early_.insert(id);
-      continue;
-    }
-    ended = std::move(it->second);
-    connected_.erase(it);
-    Say(ended->info(), "left");
-  }
+  for (const uint64_t id : event.endpoint_ids()) Drop(id);
 }
 
-void Peers::AcceptLoop(const mrd::Listener* listener, const std::string& private_data) {
+void Peers::Drop(uint64_t id) {
+  std::optional<mrd::Endpoint> ended;  // Destroyed, which is a call, without the lock.
+  std::lock_guard lock(mutex_);
+  const auto it = connected_.find(id);
+  if (it == connected_.end()) {
+    ended_early_.insert(id);
+    return;
+  }
+  ended = std::move(it->second);
+  connected_.erase(it);
+  Say(ended->info(), "left");
+}
+
+void Peers::AcceptLoop(const mrd::Listener* listener) {
+  std::unique_lock lock(mutex_);
   for (bool asked_again = false;;) {
+    if (stopping_) return;
+    const std::string private_data = private_data_;
+    const int restarts = restarts_;
+    lock.unlock();
     auto endpoint = listener->Accept(private_data);
-    std::unique_lock lock(mutex_);
+    lock.lock();
     if (stopping_) return;
     if (endpoint.ok()) {
       Say(endpoint->info(), "connected");
@@ -68,12 +97,16 @@ void Peers::AcceptLoop(const mrd::Listener* listener, const std::string& private
       }
       continue;
     }
-    lock.unlock();
     const mrd::v1::Reason reason = mrd::ReasonOf(endpoint.status());
+    // The daemon was restarted under it: peers are told keys of after that.
+    if (reason == mrd::v1::REASON_UNSPECIFIED && absl::IsUnavailable(endpoint.status())) {
+      changed_.wait_for(lock, kKeysPatience, [&] { return stopping_ || restarts_ != restarts; });
+      continue;
+    }
     // A daemon that ends takes its listeners first: asked again, it says so.
     if (reason == mrd::v1::ENDPOINT_UNKNOWN && !asked_again) {
       asked_again = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      changed_.wait_for(lock, std::chrono::milliseconds(500), [&] { return stopping_; });
       continue;
     }
     if (reason == mrd::v1::WAIT_ENDED) continue;
@@ -82,7 +115,7 @@ void Peers::AcceptLoop(const mrd::Listener* listener, const std::string& private
     Fail(options_, endpoint.status());
     // One peer that failed to connect is not the listener's end.
     if (reason != mrd::v1::CONNECTION_FAILED && reason != mrd::v1::DEVICE_ERROR) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    changed_.wait_for(lock, std::chrono::milliseconds(100), [&] { return stopping_; });
   }
 }
 

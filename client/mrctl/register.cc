@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "client/mrctl/bar.h"
@@ -126,11 +127,17 @@ absl::StatusOr<Held> MakeRegions(const mrd::Client& client, const RegisterComman
   return held;
 }
 
+size_t DevicesOf(const mrd::Region& region) {
+  std::set<std::string> devices;
+  for (const mrd::RegionKey& key : region.keys()) devices.insert(key.device);
+  return devices.size();
+}
+
 // What each peer is told: as many of the regions as private data takes, by their keys on the
 // listener's device.
 absl::StatusOr<std::string> Announcement(const std::vector<mrd::Region>& regions,
                                          const mrd::v1::Endpoint& listener) {
-  if (listener.device().empty() && regions.front().keys().size() > 1) {
+  if (listener.device().empty() && DevicesOf(regions.front()) > 1) {
     return absl::InvalidArgumentError(
         "peers of which device? The regions have keys on several: give --listen the address of one "
         "device, or name one with --device");
@@ -201,6 +208,49 @@ class Lost final {
   absl::Status status_;
 };
 
+// A restart of the daemon that the session outlives.
+class Restarts final {
+ public:
+  explicit Restarts(const GlobalOptions& options) : options_(options) {}
+
+  // Peers are accepted from now on; nullptr: not any more.
+  void Listening(const mrd::Client* client, const std::vector<mrd::Region>* regions,
+                 const mrd::Listener* listener, Peers* peers) {
+    std::lock_guard lock(mutex_);
+    client_ = client;
+    regions_ = regions;
+    listener_ = listener;
+    peers_ = peers;
+  }
+
+  void OnEvent(const mrd::v1::AttachEvent& event) {
+    // The first on its connection: of one that stood, events were lost for want of room.
+    if (event.kind() != mrd::v1::AttachEvent::EVENTS_LOST || event.sequence() != 1) return;
+    Note(options_, "the daemon was restarted; leases, keys and connections are as they were");
+    std::lock_guard lock(mutex_);
+    if (!client_) return;
+    // Peers that come from now on need keys of the new generation.
+    const auto added = client_->AddKeys();
+    if (!added.ok()) Note(options_, "for new peers: " + std::string(added.status().message()));
+    std::set<uint64_t> left = peers_->Connected();
+    const auto now = client_->ListEndpoints();
+    if (!now.ok()) return;
+    for (const auto& endpoint : *now) {
+      if (endpoint.state() == mrd::v1::Endpoint::CONNECTED) left.erase(endpoint.endpoint_id());
+    }
+    const auto announcement = Announcement(*regions_, listener_->info());
+    if (announcement.ok()) peers_->Restarted(left, *announcement);
+  }
+
+ private:
+  const GlobalOptions& options_;
+  std::mutex mutex_;
+  const mrd::Client* client_ = nullptr;
+  const std::vector<mrd::Region>* regions_ = nullptr;
+  const mrd::Listener* listener_ = nullptr;
+  Peers* peers_ = nullptr;
+};
+
 }  // namespace
 
 int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
@@ -211,11 +261,15 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   if (!stop.status().ok()) return Fail(options, stop.status());
   Lost lost;
   Peers peers(options);
+  Restarts restarts(options);
   mrd::AttachOptions attach;
   attach.name = "mrctl register";
+  // What was printed would not be true any more.
+  attach.on_loss = mrd::OnLoss::kTell;
   attach.on_event = [&](const mrd::v1::AttachEvent& event) {
     if (!event.message().empty()) Note(options, WhatOf(event) + event.message());
     peers.OnEvent(event);
+    restarts.OnEvent(event);
   };
   attach.on_lost = [&](const absl::Status& status) {
     lost.Set(status);
@@ -241,6 +295,7 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
     auto announcement = Announcement(held->regions, listener->info());
     if (!announcement.ok()) return Fail(options, announcement.status());
     peers.Start(&*listener, *announcement);
+    restarts.Listening(&*client, &held->regions, &*listener, &peers);
   }
   const mrd::v1::Endpoint* endpoint = listener ? &listener->info() : nullptr;
   const int printed =
@@ -248,6 +303,7 @@ int RunRegister(const GlobalOptions& options, const RegisterCommand& command) {
   // Where nobody got the keys there is nobody to hold them for.
   if (printed == kOk) stop.Wait(command.seconds);
 
+  restarts.Listening(nullptr, nullptr, nullptr, nullptr);
   peers.Stop();
   if (absl::Status status = lost.Get(); !status.ok()) return Fail(options, status);
   absl::Status status = client->Deregister(held->regions);

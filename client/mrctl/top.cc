@@ -23,13 +23,17 @@ constexpr std::chrono::seconds kCallTimeout{3};
 // The daemon's word, over a session that is made anew where it was lost.
 class Source final {
  public:
-  explicit Source(const GlobalOptions& options) : options_(options) {}
+  // `on_loss`: whether calls wait for a daemon that is restarted, or fail at once.
+  Source(const GlobalOptions& options, mrd::OnLoss on_loss)
+      : options_(options), on_loss_(on_loss) {}
 
   absl::Status Sample(TopModel* model) {
     if (client_ && !client_->SessionStatus().ok()) client_.reset();
     if (!client_) {
-      auto client = Attach(
-          options_, {.name = "mrctl top", .timeout = kCallTimeout, .call_timeout = kCallTimeout});
+      auto client = Attach(options_, {.name = "mrctl top",
+                                      .timeout = kCallTimeout,
+                                      .call_timeout = kCallTimeout,
+                                      .on_loss = on_loss_});
       if (!client.ok()) return client.status();
       client_ = std::move(*client);
     }
@@ -45,6 +49,7 @@ class Source final {
 
  private:
   const GlobalOptions& options_;
+  const mrd::OnLoss on_loss_;
   std::optional<mrd::Client> client_;
 };
 
@@ -112,7 +117,9 @@ int RunLive(const GlobalOptions& options, const TopCommand& command, Source& sou
 }  // namespace
 
 int RunTop(const GlobalOptions& options, const TopCommand& command) {
-  Source source(options);
+  const bool live = !command.once && !options.json;
+  // A person is told at once that what is shown is old, and can press keys.
+  Source source(options, live ? mrd::OnLoss::kTell : mrd::OnLoss::kRestore);
   if (command.once) return RunOnce(options, command, source);
   if (options.json) return RunJson(options, command, source);
   return RunLive(options, command, source);

@@ -12,11 +12,12 @@ namespace {
 constexpr std::chrono::seconds kTimeout{30};
 
 std::shared_ptr<internal::Session> AttachForEmptyCalls(const std::string& socket_dir) {
-  internal::AttachParameters parameters;
-  parameters.name = "bench empty";
-  parameters.timeout = kTimeout;
-  return Must(internal::Session::Attach(socket_dir, parameters, kTimeout, /*renew=*/false),
-              "attach");
+  internal::SessionOptions options;
+  options.attach.name = "bench empty";
+  options.attach.timeout = kTimeout;
+  options.call_timeout = kTimeout;
+  options.renew = false;
+  return Must(internal::Session::Attach(socket_dir, std::move(options)), "attach");
 }
 
 }  // namespace

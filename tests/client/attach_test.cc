@@ -297,6 +297,7 @@ TEST(Events, ComeInOrderAndThenTheLoss) {
   std::promise<absl::Status> lost;
   auto client = Client::Attach(
       {.socket_dir = daemon.dir(),
+       .on_loss = OnLoss::kTell,
        .on_event = [&](const v1::AttachEvent& event) { sequences.push_back(event.sequence()); },
        .on_lost = [&](const absl::Status& status) { lost.set_value(status); }});
   ASSERT_TRUE(client.ok()) << client.status();

@@ -116,7 +116,7 @@ TEST_F(Calls, RegisterSaysWhatTheCallerMeans) {
   EXPECT_EQ((*regions)[1].lease_id(), 101u);
   EXPECT_EQ((*regions)[1].rkey(), 2u);
   EXPECT_EQ((*regions)[1].key("fake0")->generation, 1u);
-  EXPECT_EQ((*regions)[1].key("other"), nullptr);
+  EXPECT_EQ((*regions)[1].key("other"), std::nullopt);
 }
 
 TEST_F(Calls, AreRepeatedWhileTheDaemonIsBusy) {

@@ -15,16 +15,21 @@ namespace mrd::testing {
 FakeDaemon::FakeDaemon(Script script) {
   char name[] = "/tmp/mrd-test-XXXXXX";
   dir_ = mkdtemp(name);
+  // A library that finds none does not attach. FakeServices takes its place.
+  if (mknod((dir_ + "/mrd.sock").c_str(), S_IFSOCK | 0600, 0) != 0) abort();
+  Start(std::move(script));
+}
+
+void FakeDaemon::Start(Script script) {
   listener_ = internal::UniqueFd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   strcpy(address.sun_path, (dir_ + "/attach.sock").c_str());
+  unlink(address.sun_path);
   if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
       listen(listener_.get(), 16) != 0) {
     abort();
   }
-  // A library that finds none does not attach. FakeServices takes its place.
-  if (mknod((dir_ + "/mrd.sock").c_str(), S_IFSOCK | 0600, 0) != 0) abort();
   // Credentials are asked for before a client can send any.
   const int on = 1;
   setsockopt(listener_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on));

@@ -43,6 +43,9 @@ class FakeDaemon final {
   // Hangs up on every client and takes no more.
   void Stop();
 
+  // Takes clients again, at the same path. REQUIRES: stopped.
+  void Start(Script script);
+
   // Building blocks of scripts.
   static ClientSaid Receive(int socket);
   static void Send(int socket, const v1::DaemonPacket& packet);

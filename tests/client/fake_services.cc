@@ -80,6 +80,16 @@ class FakeServices::RegistrationService final : public v1::Registration::Service
     return ToGrpc(owner_->on_list_leases(*request, response));
   }
 
+  grpc::Status AddKeys(grpc::ServerContext* context, const v1::AddKeysRequest* request,
+                       v1::AddKeysResponse* response) override {
+    owner_->Note(*context);
+    {
+      std::lock_guard lock(owner_->mutex_);
+      owner_->added_.push_back(*request);
+    }
+    return ToGrpc(owner_->on_add_keys(*request, response));
+  }
+
  private:
   FakeServices* const owner_;
 };
@@ -96,21 +106,70 @@ class FakeServices::EndpointsService final : public v1::Endpoints::Service {
       std::lock_guard lock(owner_->mutex_);
       n = ++owner_->listens_;
     }
-    return ToGrpc(owner_->on_listen(n));
+    return ToGrpc(owner_->on_listen ? owner_->on_listen(n) : absl::OkStatus());
+  }
+
+  grpc::Status Accept(grpc::ServerContext* context, const v1::AcceptRequest*,
+                      v1::AcceptResponse* response) override {
+    owner_->Note(*context);
+    return ToGrpc(owner_->on_accept(response->mutable_endpoint()));
+  }
+
+  grpc::Status Connect(grpc::ServerContext* context, const v1::ConnectRequest*,
+                       v1::ConnectResponse* response) override {
+    owner_->Note(*context);
+    return ToGrpc(owner_->on_connect(response->mutable_endpoint()));
+  }
+
+  grpc::Status Disconnect(grpc::ServerContext* context, const v1::DisconnectRequest* request,
+                          v1::DisconnectResponse*) override {
+    owner_->Note(*context);
+    std::lock_guard lock(owner_->mutex_);
+    owner_->disconnected_.push_back(request->endpoint_id());
+    return grpc::Status::OK;
   }
 
  private:
   FakeServices* const owner_;
 };
 
-FakeServices::FakeServices(const std::string& dir)
+class FakeServices::DomainsService final : public v1::Domains::Service {
+ public:
+  explicit DomainsService(FakeServices* owner) : owner_(owner) {}
+
+  grpc::Status OpenDomain(grpc::ServerContext* context, const v1::OpenDomainRequest* request,
+                          v1::OpenDomainResponse*) override {
+    owner_->Note(*context);
+    int n;
+    {
+      std::lock_guard lock(owner_->mutex_);
+      owner_->domains_.push_back(*request);
+      n = static_cast<int>(owner_->domains_.size());
+    }
+    return ToGrpc(owner_->on_open_domain ? owner_->on_open_domain(n, *request) : absl::OkStatus());
+  }
+
+  grpc::Status CloseDomain(grpc::ServerContext* context, const v1::CloseDomainRequest*,
+                           v1::CloseDomainResponse*) override {
+    owner_->Note(*context);
+    return grpc::Status::OK;
+  }
+
+ private:
+  FakeServices* const owner_;
+};
+
+FakeServices::FakeServices(const std::string& dir, const std::function<void(FakeServices&)>& set)
     : on_register(GrantAll),
       registration_(std::make_unique<RegistrationService>(this)),
-      endpoints_(std::make_unique<EndpointsService>(this)) {
+      endpoints_(std::make_unique<EndpointsService>(this)),
+      domain_service_(std::make_unique<DomainsService>(this)) {
+  if (set) set(*this);
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:" + dir + "/mrd.sock", grpc::InsecureServerCredentials());
   builder.RegisterService(registration_.get());
   builder.RegisterService(endpoints_.get());
+  builder.RegisterService(domain_service_.get());
   server_ = builder.BuildAndStart();
 }
 
@@ -143,6 +202,21 @@ std::vector<uint64_t> FakeServices::released() {
 std::vector<std::string> FakeServices::tokens() {
   std::lock_guard lock(mutex_);
   return tokens_;
+}
+
+std::vector<v1::OpenDomainRequest> FakeServices::domains() {
+  std::lock_guard lock(mutex_);
+  return domains_;
+}
+
+std::vector<v1::AddKeysRequest> FakeServices::added() {
+  std::lock_guard lock(mutex_);
+  return added_;
+}
+
+std::vector<uint64_t> FakeServices::disconnected() {
+  std::lock_guard lock(mutex_);
+  return disconnected_;
 }
 
 int FakeServices::renewals() {

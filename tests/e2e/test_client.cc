@@ -168,6 +168,7 @@ class TestClient {
                                   .admin = admin,
                                   .name = "test client",
                                   .renew = renew,
+                                  .on_loss = OnLoss::kTell,
                                   .on_event = [this](const v1::AttachEvent& event) {
                                     const std::lock_guard lock(mutex_);
                                     events_ += " " + v1::AttachEvent::EventKind_Name(event.kind());

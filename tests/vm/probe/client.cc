@@ -56,6 +56,7 @@ ProbeClient::~ProbeClient() {
 }
 
 Answer ProbeClient::Attach(mrd::AttachOptions options) {
+  options.on_loss = mrd::OnLoss::kTell;
   options.on_lost = [this](const absl::Status&) {
     const std::lock_guard lock(lost_.mutex);
     lost_.lost = true;
