@@ -218,6 +218,10 @@ void Adoption::ReadSessions() {
       return void_.push_back(std::move(entry));
     }
     HolderRef holder = broker_.books_.Join(SubjectOf(who));
+    if (sessions_.count(record.id()) != 0) {
+      spdlog::error("session {} is written down twice: the second is left out", record.id());
+      return void_.push_back(std::move(entry));
+    }
     auto session =
         std::make_shared<Session>(record.id(), record.token(), std::move(who), std::move(holder),
                                   record.name(), nullptr, SystemTime(record.attached()));
@@ -408,6 +412,13 @@ absl::Status Adoption::ReadEndpoints() {
     SessionRef session;
     if (Parse(bytes, &record)) session = SessionOf(record.session_id());
     if (!session) return void_.push_back(std::move(entry));
+    {
+      MutexLock lock(session->mutex);
+      if (session->endpoints.count(record.id()) != 0) {
+        status = Contradicts(absl::StrCat("endpoint ", record.id(), " is written down twice"));
+        return;
+      }
+    }
     auto endpoint = std::make_shared<Endpoint>();
     endpoint->id = record.id();
     if (record.domain_id() != 0) {
@@ -513,6 +524,7 @@ void Adoption::EndUnclaimed(Device& device) {
 }
 
 void Adoption::EndAll() {
+  std::vector<std::map<uint64_t, std::shared_ptr<Endpoint>>> ended;
   // All that lies in the domains first, whoever was said to have it; then those end with whoever
   // has adopted them.
   for (auto& [generation, device] : devices_) {
@@ -521,6 +533,14 @@ void Adoption::EndAll() {
     device.completion_queues.clear();
   }
   EndUnclaimed();
+  for (const auto& [id, session] : sessions_) {
+    // A connection holds its session, to tell it when the peer leaves.
+    std::map<uint64_t, std::shared_ptr<Endpoint>> endpoints;
+    MutexLock lock(session->mutex);
+    endpoints.swap(session->endpoints);
+    ended.push_back(std::move(endpoints));
+  }
+  ended.clear();
   sessions_.clear();
   named_.clear();
   calls_.clear();

@@ -551,7 +551,7 @@ class NoisyRecordsTest : public AdoptionTest, public testing::WithParamInterface
 TEST_P(NoisyRecordsTest, BooksEqualTheKernel) {
   std::mt19937 random(GetParam());
   const auto noise = [&random](uint64_t value) {
-    return random() % 12 == 0 ? random() % 9 : value;
+    return random() % 12 == 0 ? 1 + random() % 9 : value;
   };
   Put(Kind::kDevice, device_);
   for (uint64_t id = 3; id < 6; ++id) {
