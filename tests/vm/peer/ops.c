@@ -20,6 +20,8 @@ struct op {
   struct data data;
   size_t length;  // loop, reads
   int pause_ms;   // loop, reads
+  uint64_t address;
+  uint32_t key;
   bool confirm;
   bool expect_error;
 };
@@ -85,6 +87,13 @@ static void do_transfer(struct peer* peer, const struct op* op) {
       printf("%02x", peer->scratch.bytes[i]);
     }
   }
+  end_line();
+}
+
+static void do_remote(struct peer* peer, const struct op* op) {
+  peer->remote = (struct region){op->address, op->key, (uint32_t)op->length};
+  peer->remote_known = true;
+  begin_line(peer, op, "ok");
   end_line();
 }
 
@@ -218,7 +227,7 @@ static void do_stdin(struct peer* peer, const struct op* op) {
   end_line();
 }
 
-// What follows the name, in order: s(econds), o(ffset), l(ength), d(ata).
+// What follows the name, in order: s(econds), o(ffset), l(ength), d(ata), a(ddress), k(ey).
 static const struct {
   const char* name;
   const char* parameters;
@@ -226,7 +235,7 @@ static const struct {
 } kOps[] = {
     {"write", "od", do_transfer}, {"read", "od", do_transfer}, {"loop", "sol", do_loop},
     {"reads", "sol", do_loop},    {"check", "od", do_check},   {"wait", "s", do_wait},
-    {"sleep", "s", do_sleep},     {"stdin", "s", do_stdin},
+    {"sleep", "s", do_sleep},     {"stdin", "s", do_stdin},    {"remote", "akl", do_remote},
 };
 
 enum { kOpCount = sizeof kOps / sizeof kOps[0] };
@@ -247,7 +256,7 @@ static int parse_op(int count, char** tokens, struct op* op, int* index) {
   for (const char* parameter = kOps[*index].parameters; *parameter != '\0'; ++parameter) {
     if (used == count) fail_usage("%s: something is missing", op->name);
     const char* token = tokens[used++];
-    int64_t length = 0;
+    int64_t length = 0, number = 0;
     bool good = false;
     switch (*parameter) {
       case 's':
@@ -259,6 +268,14 @@ static int parse_op(int count, char** tokens, struct op* op, int* index) {
       case 'l':
         good = parse_int(token, &length) && length > 0 && length <= 1 << 30;
         op->length = (size_t)length;
+        break;
+      case 'a':
+        good = parse_int(token, &number);
+        op->address = (uint64_t)number;
+        break;
+      case 'k':
+        good = parse_int(token, &number) && number >= 0 && number <= UINT32_MAX;
+        op->key = (uint32_t)number;
         break;
       case 'd':
         good = parse_data(token, &op->data);

@@ -49,6 +49,7 @@ static const char kUsage[] =
     "                       the deadline is over\n"
     "  wait SECONDS         wait until the other side ends the connection\n"
     "  sleep SECONDS        do nothing, even if the connection ends\n"
+    "  remote ADDR RKEY LENGTH   from now on the other side's region is this one\n"
     "  stdin SECONDS        take operations from standard input, one a line, until its end\n"
     "Flags after an operation:\n"
     "  --confirm            of write: READ the bytes back and compare. On iWARP a WRITE that\n"

@@ -81,6 +81,13 @@ class ProbeClient final {
   // Of all sessions, told to admins.
   Answer Totals();
 
+  // Restarts of the daemon (client_survival.cc). The keys of the first region of that name.
+  Answer Keys(const std::string& name);
+  // All regions get keys in the newest generations.
+  Answer AddKeys();
+  // Registers and deregisters without pause: how often, and how long the longest pair took.
+  Answer RegisterFor(uint64_t seconds, const std::string& device);
+
   Answer OpenDomain(const std::string& name, const mrd::DomainOptions& options);
   Answer CloseDomain(const std::string& name);
   Answer Domains();

@@ -238,6 +238,13 @@ Answer Renew(ProbeClient& client, Arguments& words) {
   return client.Renew(names);
 }
 
+Answer RegisterFor(ProbeClient& client, Arguments& words) {
+  const uint64_t seconds = words.Number();
+  const std::string device = words.Word();
+  if (absl::Status status = words.Status(); !status.ok()) return status;
+  return client.RegisterFor(seconds, device);
+}
+
 Answer OpenDomain(ProbeClient& client, Arguments& words) {
   const std::string name = words.Word();
   mrd::DomainOptions options;
@@ -289,6 +296,9 @@ const std::map<std::string, Function>& Functions() {
       {"badfds", AtRandom<&ProbeClient::BadFds>},
       {"cycles", AtRandom<&ProbeClient::RunCycles>},
       {"renew", Renew},
+      {"keys", Name<&ProbeClient::Keys>},
+      {"add_keys", Plain<&ProbeClient::AddKeys>},
+      {"register_for", RegisterFor},
       {"events", NameAndNumber<&ProbeClient::AwaitEvents>},
       {"untaken", Name<&ProbeClient::CountEvents>},
       {"totals", Plain<&ProbeClient::Totals>},
