@@ -337,8 +337,9 @@ TEST_F(Resume, ACallbackMayWaitForTheDaemonToComeBack) {
       host_.Up();
     });
     auto buffer = in_callback->CreateBuffer(4096);
-    called.set_value(in_callback->RegMsgs(*buffer).status());
+    const absl::Status status = in_callback->RegMsgs(*buffer).status();
     up.join();
+    called.set_value(status);
   }});
   in_callback = &client;
   attached.set_value();
