@@ -22,6 +22,7 @@
 #include "daemon/broker/broker.h"
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
+#include "daemon/host/activation.h"
 #include "daemon/host/hotplug.h"
 #include "daemon/host/inherited.h"
 #include "daemon/host/log_sinks.h"
@@ -30,6 +31,9 @@
 #include "daemon/host/metrics/page.h"
 #include "daemon/host/metrics/render.h"
 #include "daemon/host/metrics/textfile.h"
+#include "daemon/host/service_manager.h"
+#include "daemon/host/status_line.h"
+#include "daemon/host/watchdog.h"
 #include "daemon/ipc/attach_server.h"
 #include "daemon/ipc/lease_timer.h"
 #include "daemon/ipc/rpc_acceptor.h"
@@ -96,9 +100,13 @@ void WarnOfFewDescriptors(const broker::Limits& wished) {
 
 absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& name,
                                                            fabric::verbs::Api& verbs,
+                                                           bool as_service,
                                                            uint64_t first_generation) {
   if (name == "soft") return fabric::MakeSoftFabric();
-  return fabric::MakeVerbsFabric(verbs, first_generation);
+  // A service that is installed before the machine has a device, or starts before it, is to run.
+  return fabric::MakeVerbsFabric(
+      verbs, as_service ? fabric::NoDevice::kIsAWait : fabric::NoDevice::kIsAnError,
+      first_generation);
 }
 
 void LogDevices(broker::Broker& broker) {
@@ -145,12 +153,17 @@ struct Front {
 };
 
 service::ServerOptions ServerOptionsOf(const Options& options, service::CallTable& calls,
-                                       host::Page& page, PolicyFile& policy) {
+                                       host::Page& page, PolicyFile& policy,
+                                       host::ServiceManager& manager,
+                                       const ipc::SocketDir& sockets) {
   service::ServerOptions server = options.server;
   server.calls = &calls;
   server.metrics = [&page](auto done) { page.Ask(std::move(done)); };
-  server.reload_policy = [&policy] { return policy.Reload(); };
-  server.admin_socket = ipc::AdminDir(options.sockets.dir) + "/attach.sock";
+  server.reload_policy = [&policy, &manager] {
+    const host::ServiceManager::Reload told(manager);
+    return policy.Reload();
+  };
+  server.admin_socket = sockets.admin_path();
   return server;
 }
 
@@ -179,8 +192,9 @@ class Daemon {
  public:
   Daemon(const Options& options, v1::Policy policy, fabric::Fabric& fabric,
          fabric::verbs::Api& verbs, ipc::SocketDir& sockets, host::ListenSocket metrics_socket,
-         Survival* survival, sd_event* loop)
+         host::ServiceManager& manager, Survival* survival, sd_event* loop)
       : loop_(loop),
+        manager_(manager),
         survival_(survival),
         wished_(options.limits),
         most_ending_(options.most_ending),
@@ -192,14 +206,20 @@ class Daemon {
                                              std::move(policy), broker_.limits(),
                                              FitDescriptors(policy::Policy::Unbounded()))),
         metrics_(options, broker_, counters_, calls_, std::move(metrics_socket)),
-        server_(service::Server::Start(broker_,
-                                       ServerOptionsOf(options, calls_, metrics_.page, *policy_))),
+        server_(service::Server::Start(
+            broker_, ServerOptionsOf(options, calls_, metrics_.page, *policy_, manager, sockets))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd,
                survival ? broker::Adoption::kGrace : std::chrono::seconds(0)),
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
             "the end")),
         sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {
+    if (manager_.watchdog_timeout().count() > 0) {
+      watchdog_.emplace(
+          loop, manager_.watchdog_timeout(),
+          host::Watchdog::Parts{[this](auto answer) { server_->Ping(std::move(answer)); },
+                                [this] { manager_.FeedWatchdog(); }});
+    }
     // The soft fabric's device stays.
     if (fabric.name() == "verbs") {
       hotplug_.emplace(loop, verbs, [this] { broker_.device_watch().Look(); });
@@ -210,8 +230,11 @@ class Daemon {
   void OnSignal(int signal) {
     if (signal == SIGHUP) {
       // The file may lie on a file system that hangs. Errors have been logged.
-      return broker_.registrar().SubmitCleanup(
-          broker::kDaemonsOwn, [policy = policy_] { policy->Reload().IgnoreError(); });
+      return broker_.registrar().SubmitCleanup(broker::kDaemonsOwn,
+                                               [policy = policy_, &manager = manager_] {
+                                                 const host::ServiceManager::Reload told(manager);
+                                                 policy->Reload().IgnoreError();
+                                               });
     }
     if (survival_) {
       // Nothing is ended, nor said: all of it goes on. What calls under way have made and not
@@ -219,7 +242,7 @@ class Daemon {
       spdlog::info("{}: {} sessions go on in the store", strsignal(signal),
                    broker_.session_count());
       metrics_.textfile.reset();
-      spdlog::shutdown();
+      spdlog::default_logger()->flush();
       _exit(0);
     }
     if (broker_.draining()) {
@@ -227,14 +250,17 @@ class Daemon {
       _exit(1);
     }
     spdlog::info("{}: ending {} sessions", strsignal(signal), broker_.session_count());
+    manager_.Stopping(most_ending_);
     too_late_ = ipc::EventSource(loop_, most_ending_, [this] { GiveUpEnding(); });
     broker_.Drain([this] { eventfd_write(drained_.get(), 1); });
   }
 
-  void LogReady(const std::string& dir) {
+  void TellReady(const ipc::SocketDir& sockets) {
     LogDevices(broker_);
     WarnOfFewDescriptors(wished_);
-    spdlog::info("mrd {} ready: fabric {}, sockets in {}", kVersion, broker_.fabric().name(), dir);
+    spdlog::info("mrd {} ready: fabric {}, {} in {}", kVersion, broker_.fabric().name(),
+                 sockets.given() ? "the service manager's sockets" : "sockets", sockets.dir());
+    manager_.Ready(host::StatusLine(broker_));
   }
 
   void Shutdown() {
@@ -262,10 +288,12 @@ class Daemon {
     front_.attach.Sweep();
     broker_.session_log().Sweep();
     broker_.EndOverdue();
+    manager_.SetStatus(host::StatusLine(broker_));
     sweep_.SetAgain(kSweepEvery);
   }
 
   sd_event* const loop_;
+  host::ServiceManager& manager_;
   Survival* const survival_;  // Null: this process's end is that of all sessions.
   const broker::Limits wished_;
   const std::chrono::milliseconds most_ending_;
@@ -283,6 +311,7 @@ class Daemon {
   ipc::EventSource sweep_;
   ipc::EventSource too_late_;  // For an end in order; empty before that began.
   std::optional<host::HotPlug> hotplug_;
+  std::optional<host::Watchdog> watchdog_;
 };
 
 int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
@@ -301,9 +330,14 @@ bool TakeSignals(sd_event* loop, Daemon* daemon) {
   return true;
 }
 
-}  // namespace
+// The service manager's sockets, or else some of its own.
+absl::StatusOr<ipc::SocketDir> OpenSockets(const Options& options,
+                                           std::optional<ipc::SocketDir> given) {
+  if (given) return *std::move(given);
+  return ipc::SocketDir::Open(options.sockets);
+}
 
-int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
+int Run(const Options& options, fabric::verbs::Api& verbs, host::ServiceManager& manager) {
   // Debian's gRPC locks absl's mutexes, which as built there keep a graph of all locks, under one
   // lock of their own, to find cycles: a tenth of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
@@ -321,15 +355,26 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
 
   auto policy = ReadPolicy(options.config);
   if (!policy.ok()) return 1;
-  const auto survival =
-      Survival::Open(options.fabric == "verbs" ? options.store : 0, std::move(inherited));
-  auto fabric = MakeFabric(options.fabric, verbs, survival ? survival->first_generation() : 1);
+  auto given = host::TakeSockets(inherited);
+  if (!given.ok()) {
+    spdlog::error("{}", std::string(given.status().message()));
+    return 1;
+  }
+  // What is no socket of a socket unit was in the store. The soft fabric's devices end with it.
+  std::unique_ptr<Survival> survival;
+  if (options.store > 0 && options.fabric == "verbs") {
+    survival = Survival::Open(options.store, std::move(inherited));
+  } else {
+    host::CloseUnknown(std::move(inherited));
+  }
+  auto fabric = MakeFabric(options.fabric, verbs, /*as_service=*/given->has_value(),
+                           survival ? survival->first_generation() : 1);
   if (!fabric.ok()) {
     spdlog::error("{}", std::string(fabric.status().message()));
     return 1;
   }
   // After all else that may fail: a failed start leaves no directories.
-  auto sockets = ipc::SocketDir::Open(options.sockets);
+  auto sockets = OpenSockets(options, *std::move(given));
   if (!sockets.ok()) {
     spdlog::error("{}", std::string(sockets.status().message()));
     return 1;
@@ -350,12 +395,12 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   }
   {
     Daemon daemon(options, *std::move(policy), **fabric, verbs, *sockets, std::move(metrics_socket),
-                  survival.get(), loop);
+                  manager, survival.get(), loop);
     if (!TakeSignals(loop, &daemon)) {
       daemon.Shutdown();
       return 1;
     }
-    daemon.LogReady(options.sockets.dir);
+    daemon.TellReady(*sockets);
     if (const int result = sd_event_loop(loop); result < 0) {
       // Sessions end in order by events of the loop only.
       spdlog::error("the main loop failed: {}; ending at once; the kernel frees what is left",
@@ -368,6 +413,15 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   DropLibraryLogs();
   spdlog::info("ended");
   return 0;
+}
+
+}  // namespace
+
+int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
+  host::ServiceManager manager;
+  const int status = Run(options, verbs, manager);
+  if (status != 0) manager.StartFailed();
+  return status;
 }
 
 }  // namespace mrd

@@ -26,15 +26,6 @@ std::unique_ptr<Survival> Survival::Open(size_t limit, std::vector<host::Inherit
   for (host::InheritedFd& each : fds) {
     survival->fds_.emplace(std::move(each.name), std::move(each.fd));
   }
-  if (limit == 0) {
-    if (!survival->fds_.empty()) {
-      spdlog::error(
-          "{} descriptors of a run before were passed, and there is no store (--store): "
-          "they are closed, which ends its sessions, regions and connections",
-          survival->fds_.size());
-    }
-    return nullptr;
-  }
   auto slots = broker::OpenLedger(survival->fds_, survival->store_);
   if (!slots.ok()) {
     spdlog::error("the end of this process is the end of all sessions: {}",

@@ -22,8 +22,8 @@ namespace mrd {
 // Outlives the broker.
 class Survival {
  public:
-  // `limit`: descriptors that the store takes; `fds`: what was in it. Null where there is no store,
-  // or none can be used, which is logged: then `fds` are closed.
+  // `limit`: descriptors that the store takes; `fds`: what was in it. Null where it cannot be used,
+  // which is logged: then `fds` are closed.
   static std::unique_ptr<Survival> Open(size_t limit, std::vector<host::InheritedFd> fds);
 
   // Above those of all openings that something is left of.

@@ -84,9 +84,9 @@ class VerbsFabric final : public Fabric {
 }  // namespace
 }  // namespace verbs
 
-absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api,
+absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api, NoDevice none,
                                                         uint64_t first_generation) {
-  auto devices = verbs::Devices::Open(api, first_generation);
+  auto devices = verbs::Devices::Open(api, none == NoDevice::kIsAWait, first_generation);
   if (!devices.ok()) return devices.status();
   return std::make_unique<verbs::VerbsFabric>(api, *std::move(devices));
 }
