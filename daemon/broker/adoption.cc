@@ -1,8 +1,11 @@
 #include "daemon/broker/adoption.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,7 +20,10 @@ using ledger::Kind;
 using ledger::Slots;
 using Object = fabric::AdoptedDevice::Object;
 
-constexpr uint64_t kMostFailedAdoptions = 3;
+constexpr uint64_t kMostCrashedAdoptions = 3;
+// Who kills the daemon again and again, however quickly, ends nothing by it; something that goes
+// wrong at each start without a signal is to end some time.
+constexpr uint64_t kMostUnfinishedAdoptions = 20;
 // Regions that were being made when the process ended may have handles so far beyond the highest
 // that was written down: those of one call for each thread.
 constexpr uint64_t kHandlesBeyond = 1 << 16;
@@ -75,6 +81,35 @@ Clock::time_point SteadyTime(uint64_t nanos, Clock::time_point now) {
   return Clock::time_point(std::chrono::nanoseconds(std::min(nanos, limit)));
 }
 
+// Counts, while it lives, that this process crashes.
+class CrashCount {
+ public:
+  explicit CrashCount(std::atomic<uint64_t>& counter) {
+    counter_ = &counter;
+    struct sigaction action = {};
+    action.sa_handler = OnCrash;
+    action.sa_flags = SA_RESETHAND | SA_NODEFER;
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &action, &before_[i]);
+  }
+  ~CrashCount() {
+    for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+    counter_ = nullptr;
+  }
+  CrashCount(const CrashCount&) = delete;
+  CrashCount& operator=(const CrashCount&) = delete;
+
+ private:
+  static constexpr int kSignals[] = {SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL};
+
+  static void OnCrash(int signal) {
+    if (auto* const counter = counter_.exchange(nullptr)) counter->fetch_add(1);
+    raise(signal);
+  }
+
+  static inline std::atomic<std::atomic<uint64_t>*> counter_ = nullptr;
+  struct sigaction before_[std::size(kSignals)];
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store& store) {
@@ -97,11 +132,14 @@ absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store&
   std::string why;
   if (!slots.ok()) {
     why = std::string(slots.status().message());
-  } else if ((*slots)->counter(Slots::kFailedAdoptions) >= kMostFailedAdoptions) {
-    why = absl::StrCat(kMostFailedAdoptions, " starts in a row have failed at that");
+  } else if ((*slots)->counter(Slots::kCrashedAdoptions) >= kMostCrashedAdoptions) {
+    why = absl::StrCat(kMostCrashedAdoptions, " starts in a row have crashed at that");
+  } else if ((*slots)->counter(Slots::kUnfinishedAdoptions) >= kMostUnfinishedAdoptions) {
+    why = absl::StrCat(kMostUnfinishedAdoptions, " starts in a row have not come to its end");
   }
   if (why.empty()) {
-    (*slots)->SetCounter(Slots::kFailedAdoptions, (*slots)->counter(Slots::kFailedAdoptions) + 1);
+    (*slots)->SetCounter(Slots::kUnfinishedAdoptions,
+                         (*slots)->counter(Slots::kUnfinishedAdoptions) + 1);
     return slots;
   }
   slots = absl::UnknownError("");  // Its memory goes before the new one's comes.
@@ -115,6 +153,14 @@ Adoption::Adoption(Broker& broker, ledger::Ledger& ledger, StoredFds fds,
     : broker_(broker), ledger_(ledger), fds_(std::move(fds)), lives_(std::move(lives)) {}
 
 absl::Status Adoption::Run() {
+  const CrashCount crashes(ledger_.slots().raw(Slots::kCrashedAdoptions));
+  const absl::Status adopted = Adopt();
+  ledger_.slots().SetCounter(Slots::kCrashedAdoptions, 0);
+  ledger_.slots().SetCounter(Slots::kUnfinishedAdoptions, 0);
+  return adopted;
+}
+
+absl::Status Adoption::Adopt() {
   ReadDevices();
   ReadSessions();
   ReadMemberships();
@@ -147,7 +193,6 @@ absl::Status Adoption::Run() {
   }
   counts_.sessions = sessions_.size();
   devices_.clear();  // Those that nothing is left of are closed.
-  ledger_.slots().SetCounter(Slots::kFailedAdoptions, 0);
   return absl::OkStatus();
 }
 
@@ -557,7 +602,6 @@ void Adoption::EndAll() {
     slots.ForEach(kind, [&left](Slots::Id id, std::string_view) { left.push_back(id); });
     for (const Slots::Id id : left) slots.Erase(id);
   }
-  slots.SetCounter(Slots::kFailedAdoptions, 0);
 }
 
 }  // namespace mrd::broker

@@ -27,7 +27,7 @@ using StoredFds = std::multimap<std::string, UniqueFd>;
 
 // The ledger that is among `fds`, which is taken out, or a new one in the store. Where it cannot be
 // believed (there are two, it is damaged, of another version, or three adoptions in a row have
-// failed), all of `fds` are closed and taken out of the store, which ends in the kernel what they
+// crashed), all of `fds` are closed and taken out of the store, which ends in the kernel what they
 // kept alive; the log says so. Errors: there can be no ledger at all.
 absl::StatusOr<std::unique_ptr<ledger::Slots>> OpenLedger(StoredFds& fds, ledger::Store& store);
 
@@ -66,6 +66,7 @@ class Adoption {
     std::set<uint32_t> listed_queue_pairs;
   };
 
+  absl::Status Adopt();
   void ReadDevices();
   void ReadSessions();
   void ReadMemberships();

@@ -254,6 +254,8 @@ void Slots::SetCounter(Counter which, uint64_t value) {
   header().counters[which].store(value, std::memory_order_release);
 }
 
+std::atomic<uint64_t>& Slots::raw(Counter which) const { return header().counters[which]; }
+
 void Slots::RaiseCounter(Counter which, uint64_t value) {
   Hook();
   std::atomic<uint64_t>& counter = header().counters[which];

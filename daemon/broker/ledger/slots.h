@@ -65,12 +65,15 @@ class Slots {
     kNextId,
     kNextSessionId,
     kGeneration,
-    kFailedAdoptions,  // In a row.
+    kCrashedAdoptions,  // In a row.
     kNextFdName,
-    kMostHandle,  // Of any region.
+    kMostHandle,           // Of any region.
+    kUnfinishedAdoptions,  // In a row, however the process ended.
   };
   uint64_t counter(Counter which) const;
   void SetCounter(Counter which, uint64_t value);
+  // A counter where it lies in the file, for a signal handler.
+  std::atomic<uint64_t>& raw(Counter which) const;
   // To at least this; several threads may at once.
   void RaiseCounter(Counter which, uint64_t value);
 
