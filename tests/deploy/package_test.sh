@@ -1,6 +1,7 @@
 #!/bin/bash
 # deploy/package: what is in the packages, what they need, and that they are the same each time.
 set -uo pipefail
+export LC_ALL=C.UTF-8
 work=$TEST_TMPDIR
 failures=0
 fail() {
