@@ -86,9 +86,20 @@ for action in upgrade deconfigure failed-upgrade; do
 done
 said=$(PATH=$work/fakes:$PATH sh "$work/prerm" remove)
 grep -q 'stop.*mrd.service' <<<"$said" || fail "prerm remove stops nothing: $said"
-grep -q 'systemd-sysusers.*mrd.conf' "$control/postinst" || fail "postinst makes no user"
-[ "$(grep -nE 'systemd-sysusers|systemd-tmpfiles|deb-systemd-invoke' "$control/postinst" | sed -E 's/.*(sysusers|tmpfiles|invoke).*/\1/' |
-  uniq | paste -sd ' ')" = "sysusers tmpfiles invoke" ] || fail "postinst is not in order: $(cat "$control/postinst")"
+for command in systemctl deb-systemd-helper systemd-sysusers systemd-tmpfiles; do
+  printf '#!/bin/sh\necho "%s $*"\n' $command >"$work/fakes/$command"
+  chmod +x "$work/fakes/$command"
+done
+sed -e 's/-d \/run\/systemd\/system/-d \//' -e 's/>\/dev\/null//' "$control/postinst" >"$work/postinst"
+said=$(PATH=$work/fakes:$PATH sh "$work/postinst" configure)
+expect "of a new installation" "systemd-sysusers mrd.conf
+systemd-tmpfiles --create mrd.conf
+start mrd-admin.socket mrd-attach.socket mrd.service mrd.socket" "$(grep -vE '^(deb-systemd-helper|systemctl)' <<<"$said")"
+grep -qx 'deb-systemd-helper enable mrd.service' <<<"$said" || fail "it is not enabled: $said"
+# Started where it is not; restarted in one step where it is, and the sockets never.
+said=$(PATH=$work/fakes:$PATH sh "$work/postinst" configure 0.0.1)
+expect "of an upgrade" "start mrd-admin.socket mrd-attach.socket mrd.service mrd.socket
+try-restart mrd.service" "$(grep -E '^[a-z-]*(start|stop)' <<<"$said")"
 
 # Programs as Debian has them: nothing but code, hardened, and no path of where they were built.
 for file in "$work"/{mrd/usr/bin/mrd,mrctl/usr/bin/mrctl,libmrd1/usr/lib/"$multiarch"/libmrd.so.1}; do
