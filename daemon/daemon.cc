@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -21,13 +22,18 @@
 #include "daemon/broker/broker.h"
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
+#include "daemon/host/activation.h"
 #include "daemon/host/hotplug.h"
+#include "daemon/host/inherited.h"
 #include "daemon/host/log_sinks.h"
 #include "daemon/host/metrics/counters.h"
 #include "daemon/host/metrics/http_server.h"
 #include "daemon/host/metrics/page.h"
 #include "daemon/host/metrics/render.h"
 #include "daemon/host/metrics/textfile.h"
+#include "daemon/host/service_manager.h"
+#include "daemon/host/status_line.h"
+#include "daemon/host/watchdog.h"
 #include "daemon/ipc/attach_server.h"
 #include "daemon/ipc/lease_timer.h"
 #include "daemon/ipc/rpc_acceptor.h"
@@ -92,9 +98,12 @@ void WarnOfFewDescriptors(const broker::Limits& wished) {
 }
 
 absl::StatusOr<std::unique_ptr<fabric::Fabric>> MakeFabric(const std::string& name,
-                                                           fabric::verbs::Api& verbs) {
+                                                           fabric::verbs::Api& verbs,
+                                                           bool as_service) {
   if (name == "soft") return fabric::MakeSoftFabric();
-  return fabric::MakeVerbsFabric(verbs);
+  // A service that is installed before the machine has a device, or starts before it, is to run.
+  return fabric::MakeVerbsFabric(
+      verbs, as_service ? fabric::NoDevice::kIsAWait : fabric::NoDevice::kIsAnError);
 }
 
 void LogDevices(broker::Broker& broker) {
@@ -139,12 +148,17 @@ struct Front {
 };
 
 service::ServerOptions ServerOptionsOf(const Options& options, service::CallTable& calls,
-                                       host::Page& page, PolicyFile& policy) {
+                                       host::Page& page, PolicyFile& policy,
+                                       host::ServiceManager& manager,
+                                       const ipc::SocketDir& sockets) {
   service::ServerOptions server = options.server;
   server.calls = &calls;
   server.metrics = [&page](auto done) { page.Ask(std::move(done)); };
-  server.reload_policy = [&policy] { return policy.Reload(); };
-  server.admin_socket = ipc::AdminDir(options.sockets.dir) + "/attach.sock";
+  server.reload_policy = [&policy, &manager] {
+    const host::ServiceManager::Reload told(manager);
+    return policy.Reload();
+  };
+  server.admin_socket = sockets.admin_path();
   return server;
 }
 
@@ -173,8 +187,9 @@ class Daemon {
  public:
   Daemon(const Options& options, v1::Policy policy, fabric::Fabric& fabric,
          fabric::verbs::Api& verbs, ipc::SocketDir& sockets, host::ListenSocket metrics_socket,
-         sd_event* loop)
+         host::ServiceManager& manager, sd_event* loop)
       : loop_(loop),
+        manager_(manager),
         wished_(options.limits),
         most_ending_(options.most_ending),
         drained_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
@@ -184,13 +199,19 @@ class Daemon {
                                              std::move(policy), broker_.limits(),
                                              FitDescriptors(policy::Policy::Unbounded()))),
         metrics_(options, broker_, counters_, calls_, std::move(metrics_socket)),
-        server_(service::Server::Start(broker_,
-                                       ServerOptionsOf(options, calls_, metrics_.page, *policy_))),
+        server_(service::Server::Start(
+            broker_, ServerOptionsOf(options, calls_, metrics_.page, *policy_, manager, sockets))),
         front_(loop, broker_, *server_, sockets, options.peer_pidfd),
         on_drained_(ipc::OrDie(
             {loop, drained_.get(), EPOLLIN, [this](uint32_t) { sd_event_exit(loop_, 0); }},
             "the end")),
         sweep_(ipc::OrDie({loop, kSweepEvery, [this] { Sweep(); }}, "the clock")) {
+    if (manager_.watchdog_timeout().count() > 0) {
+      watchdog_.emplace(
+          loop, manager_.watchdog_timeout(),
+          host::Watchdog::Parts{[this](auto answer) { server_->Ping(std::move(answer)); },
+                                [this] { manager_.FeedWatchdog(); }});
+    }
     // The soft fabric's device stays.
     if (fabric.name() == "verbs") {
       hotplug_.emplace(loop, verbs, [this] { broker_.device_watch().Look(); });
@@ -201,22 +222,28 @@ class Daemon {
   void OnSignal(int signal) {
     if (signal == SIGHUP) {
       // The file may lie on a file system that hangs. Errors have been logged.
-      return broker_.registrar().SubmitCleanup(
-          broker::kDaemonsOwn, [policy = policy_] { policy->Reload().IgnoreError(); });
+      return broker_.registrar().SubmitCleanup(broker::kDaemonsOwn,
+                                               [policy = policy_, &manager = manager_] {
+                                                 const host::ServiceManager::Reload told(manager);
+                                                 policy->Reload().IgnoreError();
+                                               });
     }
     if (broker_.draining()) {
       spdlog::error("{} again: ending at once; the kernel frees what is left", strsignal(signal));
       _exit(1);
     }
     spdlog::info("{}: ending {} sessions", strsignal(signal), broker_.session_count());
+    manager_.Stopping(most_ending_);
     too_late_ = ipc::EventSource(loop_, most_ending_, [this] { GiveUpEnding(); });
     broker_.Drain([this] { eventfd_write(drained_.get(), 1); });
   }
 
-  void LogReady(const std::string& dir) {
+  void TellReady(const ipc::SocketDir& sockets) {
     LogDevices(broker_);
     WarnOfFewDescriptors(wished_);
-    spdlog::info("mrd {} ready: fabric {}, sockets in {}", kVersion, broker_.fabric().name(), dir);
+    spdlog::info("mrd {} ready: fabric {}, {} in {}", kVersion, broker_.fabric().name(),
+                 sockets.given() ? "the service manager's sockets" : "sockets", sockets.dir());
+    manager_.Ready(host::StatusLine(broker_));
   }
 
   void Shutdown() {
@@ -238,10 +265,12 @@ class Daemon {
     front_.attach.Sweep();
     broker_.session_log().Sweep();
     broker_.EndOverdue();
+    manager_.SetStatus(host::StatusLine(broker_));
     sweep_.SetAgain(kSweepEvery);
   }
 
   sd_event* const loop_;
+  host::ServiceManager& manager_;
   const broker::Limits wished_;
   const std::chrono::milliseconds most_ending_;
   const UniqueFd drained_;
@@ -257,6 +286,7 @@ class Daemon {
   ipc::EventSource sweep_;
   ipc::EventSource too_late_;  // For an end in order; empty before that began.
   std::optional<host::HotPlug> hotplug_;
+  std::optional<host::Watchdog> watchdog_;
 };
 
 int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
@@ -275,13 +305,19 @@ bool TakeSignals(sd_event* loop, Daemon* daemon) {
   return true;
 }
 
-}  // namespace
+// The service manager's sockets, or else some of its own.
+absl::StatusOr<ipc::SocketDir> OpenSockets(const Options& options,
+                                           std::optional<ipc::SocketDir> given) {
+  if (given) return *std::move(given);
+  return ipc::SocketDir::Open(options.sockets);
+}
 
-int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
+int Run(const Options& options, fabric::verbs::Api& verbs, host::ServiceManager& manager) {
   // Debian's gRPC locks absl's mutexes, which as built there keep a graph of all locks, under one
   // lock of their own, to find cycles: a tenth of a small call.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   StartLogging(options.log_level);
+  std::vector<host::InheritedFd> inherited = host::TakeInherited();
   RaiseDescriptorLimit();
   // Before any thread is started: all of them inherit the mask, and the signals go to the loop.
   sigset_t signals;
@@ -294,17 +330,24 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
 
   auto policy = ReadPolicy(options.config);
   if (!policy.ok()) return 1;
-  auto fabric = MakeFabric(options.fabric, verbs);
+  auto given = host::TakeSockets(inherited);
+  if (!given.ok()) {
+    spdlog::error("{}", std::string(given.status().message()));
+    return 1;
+  }
+  auto fabric = MakeFabric(options.fabric, verbs, /*as_service=*/given->has_value());
   if (!fabric.ok()) {
     spdlog::error("{}", std::string(fabric.status().message()));
     return 1;
   }
   // After all else that may fail: a failed start leaves no directories.
-  auto sockets = ipc::SocketDir::Open(options.sockets);
+  auto sockets = OpenSockets(options, *std::move(given));
   if (!sockets.ok()) {
     spdlog::error("{}", std::string(sockets.status().message()));
     return 1;
   }
+  // What is no socket of a socket unit was in the store.
+  host::CloseUnknown(std::move(inherited));
   host::ListenSocket metrics_socket;
   if (!options.metrics_listen.empty()) {
     auto opened = host::ListenSocket::Open(options.metrics_listen);
@@ -321,12 +364,12 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   }
   {
     Daemon daemon(options, *std::move(policy), **fabric, verbs, *sockets, std::move(metrics_socket),
-                  loop);
+                  manager, loop);
     if (!TakeSignals(loop, &daemon)) {
       daemon.Shutdown();
       return 1;
     }
-    daemon.LogReady(options.sockets.dir);
+    daemon.TellReady(*sockets);
     if (const int result = sd_event_loop(loop); result < 0) {
       // Sessions end in order by events of the loop only.
       spdlog::error("the main loop failed: {}; ending at once; the kernel frees what is left",
@@ -339,6 +382,15 @@ int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
   DropLibraryLogs();
   spdlog::info("ended");
   return 0;
+}
+
+}  // namespace
+
+int RunDaemon(const Options& options, fabric::verbs::Api& verbs) {
+  host::ServiceManager manager;
+  const int status = Run(options, verbs, manager);
+  if (status != 0) manager.StartFailed();
+  return status;
 }
 
 }  // namespace mrd

@@ -26,6 +26,12 @@ std::string CheckGroup(const std::string& name) {
   return cli::Expected("a group of this machine (getent group lists them)", name);
 }
 
+std::string CheckStore(const std::string& text) {
+  const bool number = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+  if (number && text.size() <= 6) return "";
+  return cli::Expected("a number of descriptors, as FileDescriptorStoreMax= of the unit", text);
+}
+
 // node_exporter reads no file of another name.
 std::string CheckTextfile(const std::string& path) {
   constexpr std::string_view kEnd = ".prom";
@@ -89,9 +95,17 @@ bool ParseOptions(int argc, char** argv, Options* options, int* exit_code) {
                  "the end. Default: not written")
       ->type_name("PATH.prom")
       ->check(CLI::Validator(CheckTextfile, ""));
+  app.add_option("--store", options->store,
+                 "File descriptors that systemd keeps for mrd over\n"
+                 "a restart: FileDescriptorStoreMax= of its unit,\n"
+                 "which tells nobody. 0: none are kept")
+      ->type_name("N")
+      ->capture_default_str()
+      ->check(CLI::Validator(CheckStore, ""));
   app.footer(
       "SIGTERM and SIGINT end every session in order, then the daemon. SIGHUP reads\n"
-      "the policy anew.\n"
+      "the policy anew. Sockets that systemd passes (socket units) are served in place\n"
+      "of those in DIR.\n"
       "Exit status: 0 ended by a signal; 1 could not start, or ended at once by a\n"
       "second signal; 2 usage.");
   try {

@@ -18,6 +18,7 @@ struct Options {
   std::string fabric = "verbs";
   std::string config;  // The policy; empty: the default file, which may be missing.
   spdlog::level::level_enum log_level = spdlog::level::info;
+  size_t store = 0;  // Descriptors that the service manager keeps over a restart; 0: no store.
   std::string metrics_listen;    // Empty: not served. See ListenSocket.
   std::string metrics_textfile;  // Empty: not written.
 

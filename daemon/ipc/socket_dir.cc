@@ -84,23 +84,28 @@ absl::Status NotSafe(const std::string& dir, absl::string_view why, absl::string
 
 bool IsOurs(const struct stat& dir) { return dir.st_uid == geteuid() || dir.st_uid == 0; }
 
+absl::Status CheckOwner(const std::string& dir, const struct stat& existing) {
+  if (IsOurs(existing)) return absl::OkStatus();
+  return NotSafe(dir, absl::StrCat("it belongs to uid ", existing.st_uid),
+                 "give it to the daemon's user or to root, or give another with --socket-dir");
+}
+
+absl::Status OpenToAll(const std::string& dir) {
+  return NotSafe(dir, "everybody may write to it",
+                 "set its mode to 0755 or 01777, or give another with --socket-dir");
+}
+
 // Whoever can rename in it could put a socket of their own in the place of ours, or a symbolic link
 // in the place of one whose mode is being set. Its group is up to the administrator.
 absl::Status MakeClientsDir(const std::string& dir, bool* made) {
   struct stat existing;
   if (auto status = MakeDir(dir, 0755, &existing, made); !status.ok() || *made) return status;
-  if (!IsOurs(existing)) {
-    return NotSafe(dir, absl::StrCat("it belongs to uid ", existing.st_uid),
-                   "give it to the daemon's user or to root, or give another with --socket-dir");
-  }
+  if (auto ours = CheckOwner(dir, existing); !ours.ok()) return ours;
   if ((existing.st_mode & S_IWOTH) == 0 || (existing.st_mode & S_ISVTX) != 0) {
     return absl::OkStatus();
   }
   // As a volume of Kubernetes comes. With the sticky bit only its owner replaces a file.
-  if (chmod(dir.c_str(), (existing.st_mode & 07777) | S_ISVTX) != 0) {
-    return NotSafe(dir, "everybody may write to it",
-                   "set its mode to 0755 or 01777, or give another with --socket-dir");
-  }
+  if (chmod(dir.c_str(), (existing.st_mode & 07777) | S_ISVTX) != 0) return OpenToAll(dir);
   return absl::OkStatus();
 }
 
@@ -163,6 +168,35 @@ absl::StatusOr<UniqueFd> Lock(const std::string& dir) {
   return lock;
 }
 
+// An address of this path. REQUIRES: it is short enough.
+sockaddr_un AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+// ALREADY_EXISTS: somebody listens there. Socket units of a service manager hold no lock.
+absl::Status CheckNotServed(const std::string& path, int type) {
+  const UniqueFd probe(socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const sockaddr_un address = AddressOf(path);
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    getsockopt(probe.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length);
+  } else if (errno != EAGAIN && errno != EPROTOTYPE) {
+    return absl::OkStatus();  // Else it is full, or of another type.
+  }
+  // Who called listen(2) last: a daemon that was passed the socket calls it too.
+  const std::string who = peer.pid == 1  ? "the service manager (pid 1), for its mrd.service,"
+                          : peer.pid > 0 ? absl::StrCat("another mrd (pid ", peer.pid, ")")
+                                         : "another process";
+  return absl::AlreadyExistsError(
+      absl::StrCat(who, " serves ", path,
+                   "; stop it (systemctl stop mrd.socket mrd-attach.socket mrd-admin.socket "
+                   "mrd.service), or give another directory with --socket-dir"));
+}
+
 // Left behind by a daemon that died: the lock says that it is nobody's.
 absl::Status RemoveOldSocket(const std::string& path) {
   struct stat old;
@@ -182,19 +216,18 @@ absl::Status RemoveOldSocket(const std::string& path) {
 // `file`: what it has made at `path`; set also where something fails after that.
 absl::StatusOr<UniqueFd> Listen(const std::string& path, int type, mode_t mode,
                                 std::optional<gid_t> group, UniqueFd* file) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
+  if (path.size() >= sizeof sockaddr_un{}.sun_path) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, " is longer than the ", sizeof address.sun_path - 1,
+        path, " is longer than the ", sizeof sockaddr_un{}.sun_path - 1,
         " bytes that a socket's path may have; give a shorter directory with --socket-dir"));
   }
-  memcpy(address.sun_path, path.data(), path.size());
   UniqueFd socket(::socket(AF_UNIX, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return Failed("make a socket for", path);
+  if (auto free = CheckNotServed(path, type); !free.ok()) return free;
   if (auto removed = RemoveOldSocket(path); !removed.ok()) return removed;
   // Nobody connects before mode and group are right: connect(2) is refused until listen(2).
-  if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) {
+  const sockaddr_un address = AddressOf(path);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
     return Failed("bind", path);
   }
   *file = UniqueFd(open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
@@ -213,10 +246,40 @@ absl::StatusOr<UniqueFd> Listen(const std::string& path, int type, mode_t mode,
 
 std::string AdminDir(const std::string& dir) { return WithoutSlash(dir) + "-admin"; }
 
+absl::Status CheckClientsDir(const std::string& dir) {
+  struct stat existing;
+  if (stat(dir.c_str(), &existing) < 0) return Failed("look at", dir);
+  if (auto ours = CheckOwner(dir, existing); !ours.ok()) return ours;
+  const bool open_to_all = (existing.st_mode & S_IWOTH) != 0 && (existing.st_mode & S_ISVTX) == 0;
+  return open_to_all ? OpenToAll(dir) : absl::OkStatus();
+}
+
+absl::Status CheckAdminDir(const std::string& dir) {
+  struct stat existing;
+  if (stat(dir.c_str(), &existing) < 0) return Failed("look at", dir);
+  if (auto ours = CheckOwner(dir, existing); !ours.ok()) return ours;
+  if ((existing.st_mode & 077) == 0) return absl::OkStatus();
+  return NotSafe(dir, "its group or others may look into it", "set its mode to 0700");
+}
+
+SocketDir SocketDir::Given(std::string dir, std::string admin_path, UniqueFd rpc, UniqueFd attach,
+                           UniqueFd admin_attach) {
+  SocketDir sockets;
+  sockets.dir_ = std::move(dir);
+  sockets.admin_path_ = std::move(admin_path);
+  sockets.given_ = true;
+  sockets.rpc = std::move(rpc);
+  sockets.attach = std::move(attach);
+  sockets.admin_attach = std::move(admin_attach);
+  return sockets;
+}
+
 absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
   const std::string dir = WithoutSlash(options.dir);
   const std::string admin_dir = AdminDir(dir);
   SocketDir sockets;
+  sockets.dir_ = dir;
+  sockets.admin_path_ = admin_dir + "/attach.sock";
   bool made_dir = false, made_admin_dir = false;
   auto made = MakeClientsDir(dir, &made_dir);
   if (made_dir) sockets.made_.push_back(dir);
@@ -228,6 +291,11 @@ absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
   if (!lock.ok()) {
     // Of two that start at once the other was faster: it uses them.
     if (absl::IsAlreadyExists(lock.status())) sockets.made_.clear();
+    // Who may not lock there is told of the daemon of a service manager all the same.
+    const std::string rpc = dir + "/mrd.sock";
+    if (rpc.size() < sizeof sockaddr_un{}.sun_path && absl::IsPermissionDenied(lock.status())) {
+      if (auto free = CheckNotServed(rpc, SOCK_STREAM); !free.ok()) return free;
+    }
     return lock.status();
   }
   sockets.lock_ = *std::move(lock);
@@ -243,8 +311,8 @@ absl::StatusOr<SocketDir> SocketDir::Open(const SocketOptions& options) {
     return absl::OkStatus();
   };
   // The gRPC socket last: a client that finds it finds the others too.
-  if (auto opened = open(admin_dir + "/attach.sock", SOCK_SEQPACKET, 0600, std::nullopt,
-                         &sockets.admin_attach);
+  if (auto opened =
+          open(sockets.admin_path_, SOCK_SEQPACKET, 0600, std::nullopt, &sockets.admin_attach);
       !opened.ok()) {
     return opened;
   }

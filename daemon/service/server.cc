@@ -1,6 +1,7 @@
 #include "daemon/service/server.h"
 
 #include <grpc/grpc.h>
+#include <grpcpp/alarm.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
@@ -35,6 +36,31 @@ size_t DefaultMemory() {
 int PollerCount() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 2, 8);
 }
+
+// A way through the queue that every call takes. Owns itself.
+class PingTag : public Tag {
+ public:
+  static void Put(QueueGate& gate, grpc::CompletionQueue* queue, std::function<void()> answered) {
+    auto* const ping = new PingTag(std::move(answered));
+    HandOver(static_cast<Tag*>(ping));
+    const bool put = gate.Pass([&] {
+      // Long past: then no timer of gRPC's has a part in it, and it is in the queue at once.
+      ping->alarm_.Set(queue, std::chrono::system_clock::time_point(), static_cast<Tag*>(ping));
+    });
+    if (!put) delete ping;
+  }
+
+  void Proceed(bool) override {
+    answered_();
+    delete this;
+  }
+
+ private:
+  explicit PingTag(std::function<void()> answered) : answered_(std::move(answered)) {}
+
+  const std::function<void()> answered_;
+  grpc::Alarm alarm_;
+};
 
 class GrpcServer : public Server {
  public:
@@ -100,6 +126,10 @@ class GrpcServer : public Server {
   }
 
   void Ended(int connection) override { SetOver(connection); }
+
+  void Ping(std::function<void()> answered) override {
+    PingTag::Put(gate_, queue_.get(), std::move(answered));
+  }
 
   void Sweep() override {
     answers_.Sweep();

@@ -60,6 +60,11 @@ class Server {
   // It has ended. `connection`: any descriptor of it.
   virtual void Ended(int connection) = 0;
 
+  // Calls `answered` once, from a thread that serves calls, in its turn after what is in their
+  // queue already: whether they do what they are for. Never where all of them are stuck, or the
+  // server is shut down.
+  virtual void Ping(std::function<void()> answered) = 0;
+
   // To be called about every second: cancels answers that are not read, forgets what is over.
   virtual void Sweep() = 0;
 

@@ -43,6 +43,8 @@ TEST(Usage, OfARightCommandLine) {
   EXPECT_EQ(outcome.options.fabric, "soft");
   EXPECT_EQ(outcome.options.log_level, spdlog::level::warn);
   EXPECT_EQ(Parse({}).options.log_level, spdlog::level::info);
+  EXPECT_EQ(Parse({}).options.store, 0u);
+  EXPECT_EQ(Parse({"--store", "2000"}).options.store, 2000u);
 }
 
 TEST(Usage, SaysWhatWasWrongAndWhatIsAllowed) {
@@ -67,6 +69,9 @@ TEST(Usage, SaysWhatWasWrongAndWhatIsAllowed) {
       {{"--socket-dir", ""}, "--socket-dir", "a directory, not \"\""},
       {{"--socket-group", ""}, "--socket-group", "getent group"},
       {{"--socket-group", "no-such"}, "--socket-group", "getent group"},
+      {{"--store", "many"}, "--store", "FileDescriptorStoreMax= of the unit, not \"many\""},
+      {{"--store=-1"}, "--store", "a number of descriptors"},
+      {{"--store=1000000"}, "--store", "a number of descriptors"},
       {{"--fabric=verbs", "--fabric=soft"}, "--fabric is given 2 times", "once"},
       {{"--socket-dir=/a", "--socket-dir", "/a"}, "--socket-dir is given 2 times", "once"},
   };

@@ -20,6 +20,18 @@ TEST_F(VerbsDevices, AHostWithoutDevicesIsAnErrorThatNamesTheSoftFabric) {
   EXPECT_THAT(detail.advice(), HasSubstr("--fabric=soft"));
 }
 
+TEST_F(VerbsDevices, AServiceWaitsForTheFirstDevice) {
+  fake_ = std::make_unique<fake::FakeVerbs>("devices=fake0");
+  fake_->Remove("fake0");
+  auto fabric = MakeVerbsFabric(*fake_, NoDevice::kIsAWait);
+  ASSERT_TRUE(fabric.ok()) << fabric.status();
+  EXPECT_THAT((*fabric)->Devices(), ElementsAre());
+  EXPECT_EQ(Detail((*fabric)->CreateDomain("fake0").status()).reason(), v1::DEVICE_UNKNOWN);
+  fake_->Add("fake0");
+  ASSERT_EQ((*fabric)->Refresh().added.size(), 1u);
+  EXPECT_TRUE((*fabric)->CreateDomain("fake0").ok());
+}
+
 TEST_F(VerbsDevices, DevicesThatCannotBeOpenedAreAnErrorWithTheErrno) {
   fake_ = std::make_unique<fake::FakeVerbs>("devices=fake0;fake0.open_errno=EACCES");
   const auto detail = Detail(MakeVerbsFabric(*fake_).status());

@@ -199,6 +199,35 @@ TEST_F(SocketDirTest, TakesOverTheSocketsOfADaemonThatWasKilled) {
   EXPECT_TRUE(Open().ok()) << Open();
 }
 
+TEST_F(SocketDirTest, LeavesSocketsAloneThatSomebodyServesWithoutALock) {
+  // As a service manager's socket units do.
+  Make(dir_, 0755, geteuid());
+  Make(AdminDir(dir_), 0700, geteuid());
+  const std::string path = dir_ + "/mrd.sock";
+  for (const int type : {SOCK_STREAM, SOCK_SEQPACKET}) {
+    const UniqueFd served(socket(AF_UNIX, type, 0));
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    strncpy(address.sun_path, path.c_str(), sizeof address.sun_path - 1);
+    ASSERT_EQ(bind(served.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(served.get(), 0), 0);
+    // One that is full is served too.
+    for (int i = 0; i < 2; ++i) {
+      const absl::Status status = Open();
+      EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+      EXPECT_THAT(std::string(status.message()),
+                  AllOf(HasSubstr("serves " + path), HasSubstr("systemctl stop mrd.socket")));
+      if (type == SOCK_STREAM && i == 0) {
+        EXPECT_THAT(std::string(status.message()),
+                    HasSubstr("another mrd (pid " + std::to_string(getpid()) + ")"));
+      }
+    }
+    EXPECT_TRUE(std::filesystem::is_socket(path));
+    EXPECT_FALSE(std::filesystem::exists(dir_ + "/attach.sock")) << "left of a failed start";
+    unlink(path.c_str());
+  }
+  EXPECT_TRUE(Open().ok()) << Open();
+}
+
 TEST_F(SocketDirTest, RemovesNothingButASocketFromTheirPlaces) {
   ASSERT_TRUE(Open().ok());
   std::ofstream(dir_ + "/mrd.sock") << "precious";

@@ -11,14 +11,22 @@
 
 namespace mrd::fabric::verbs {
 
-absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(Api& api) {
+absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(Api& api, bool one_may_come) {
   std::unique_ptr<Devices> devices(new Devices(api));
   if (!devices->Refresh().added.empty()) return devices;
-  const auto detail = DetailOf(devices->first_failure_);
-  if (!devices->failures_.empty()) {
+  const absl::Status none = devices->NoneOpened();
+  if (!one_may_come) return none;
+  spdlog::warn("{}. Until one comes, clients attach and register nothing",
+               std::string(none.message()));
+  return devices;
+}
+
+absl::Status Devices::NoneOpened() const {
+  const auto detail = DetailOf(first_failure_);
+  if (!failures_.empty()) {
     return MakeError(
         v1::DEVICE_ERROR,
-        absl::StrCat("no RDMA device could be opened: ", absl::StrJoin(devices->failures_, "; ")),
+        absl::StrCat("no RDMA device could be opened: ", absl::StrJoin(failures_, "; ")),
         {.errno_value = detail ? detail->errno_value() : 0,
          .advice = "The daemon needs read and write access to /dev/infiniband; or start it with "
                    "--fabric=soft, which needs no device"});

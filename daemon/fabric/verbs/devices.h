@@ -26,8 +26,9 @@ class Devices {
     std::vector<std::string> failed;  // Of those removed: that are there still.
   };
 
-  // Opens all. One that cannot be opened is logged and left out; none at all is an error.
-  static absl::StatusOr<std::unique_ptr<Devices>> Open(Api& api);
+  // Opens all. One that cannot be opened is logged and left out; none at all is an error, or is
+  // logged where one may come.
+  static absl::StatusOr<std::unique_ptr<Devices>> Open(Api& api, bool one_may_come = false);
   Devices(const Devices&) = delete;
   Devices& operator=(const Devices&) = delete;
 
@@ -46,6 +47,8 @@ class Devices {
  private:
   explicit Devices(Api& api) : api_(api), contexts_(std::make_shared<CmContexts>(api)) {}
 
+  // Why Refresh has opened none.
+  absl::Status NoneOpened() const;
   void Look(Changes* changes);
   void GiveUpMissing(const std::set<const ibv_device*>& present, Changes* changes);
   void GiveUp(const DevicePtr& device, Changes* changes) MRD_REQUIRES(mutex_);

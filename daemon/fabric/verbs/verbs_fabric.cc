@@ -68,8 +68,8 @@ class VerbsFabric final : public Fabric {
 }  // namespace
 }  // namespace verbs
 
-absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api) {
-  auto devices = verbs::Devices::Open(api);
+absl::StatusOr<std::unique_ptr<Fabric>> MakeVerbsFabric(verbs::Api& api, NoDevice none) {
+  auto devices = verbs::Devices::Open(api, none == NoDevice::kIsAWait);
   if (!devices.ok()) return devices.status();
   return std::make_unique<verbs::VerbsFabric>(api, *std::move(devices));
 }
