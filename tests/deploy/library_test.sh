@@ -13,7 +13,7 @@ libraries=$usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 export PKG_CONFIG_PATH=$libraries/pkgconfig
 read -ra flags < <(pkg-config --define-variable=prefix="$usr" --cflags mrd)
 read -ra libs < <(pkg-config --define-variable=prefix="$usr" --libs mrd)
-[ "$(pkg-config --modversion mrd)" = "$(client/mrctl/mrctl version | sed -n '1s/mrctl //p')" ]
+[ "$(pkg-config --modversion mrd)" = "$(client/mrctl/mrctl --version | sed 's/^mrctl //')" ]
 
 # shellcheck disable=SC2016  # No command.
 sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d' >"$work/example.cc"
