@@ -268,6 +268,12 @@ class Client final {
       std::optional<std::chrono::nanoseconds> deadline = std::nullopt) const;
   // Takes that back.
   absl::Status UndrainDaemon() const;
+  // What there is of each generation of each device, and of the store that keeps them.
+  absl::StatusOr<v1::ListGenerationsResponse> ListGenerations() const;
+  // Asks the sessions that have something in this generation to leave it; ends nothing. Returns how
+  // many. GENERATION_UNKNOWN.
+  absl::StatusOr<uint64_t> LeaveGeneration(const std::string& device, uint64_t generation,
+                                           const std::string& reason) const;
   // As SIGHUP does. Returns how many rules are in force. POLICY_INVALID: the file is wrong, the
   // message says where, and the policy in force before stays.
   absl::StatusOr<uint32_t> ReloadPolicy() const;

@@ -69,6 +69,26 @@ absl::StatusOr<std::vector<v1::MemberedDomain>> Client::ListAllDomains() const {
   return domains;
 }
 
+absl::StatusOr<v1::ListGenerationsResponse> Client::ListGenerations() const {
+  v1::ListGenerationsResponse response;
+  absl::Status status = session_->rpc().ListGenerations(&response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return response;
+}
+
+absl::StatusOr<uint64_t> Client::LeaveGeneration(const std::string& device, uint64_t generation,
+                                                 const std::string& reason) const {
+  v1::LeaveGenerationRequest request;
+  request.set_device(device);
+  request.set_generation(generation);
+  request.set_reason(reason);
+  v1::LeaveGenerationResponse response;
+  absl::Status status =
+      session_->rpc().LeaveGeneration(request, &response, session_->call_timeout());
+  if (!status.ok()) return status;
+  return response.sessions();
+}
+
 absl::StatusOr<uint64_t> Client::RevokeLeases(std::span<const uint64_t> lease_ids,
                                               const std::string& reason) const {
   v1::RevokeLeasesRequest request;

@@ -369,6 +369,19 @@ absl::Status Rpc::UndrainDaemon(Duration timeout) {
   });
 }
 
+absl::Status Rpc::ListGenerations(v1::ListGenerationsResponse* response, Duration timeout) {
+  return Repeating("ListGenerations", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.ListGenerations(context, v1::ListGenerationsRequest(), response);
+  });
+}
+
+absl::Status Rpc::LeaveGeneration(const v1::LeaveGenerationRequest& request,
+                                  v1::LeaveGenerationResponse* response, Duration timeout) {
+  return Repeating("LeaveGeneration", timeout, [&](grpc::ClientContext* context) {
+    return stubs_->admin.LeaveGeneration(context, request, response);
+  });
+}
+
 absl::Status Rpc::ReloadPolicy(v1::ReloadPolicyResponse* response, Duration timeout) {
   return Repeating("ReloadPolicy", timeout, [&](grpc::ClientContext* context) {
     return stubs_->admin.ReloadPolicy(context, v1::ReloadPolicyRequest(), response);

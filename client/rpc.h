@@ -99,6 +99,9 @@ class Rpc final {
   absl::Status DrainDaemon(const v1::DrainDaemonRequest&, v1::DrainDaemonResponse*,
                            Duration timeout);
   absl::Status UndrainDaemon(Duration timeout);
+  absl::Status ListGenerations(v1::ListGenerationsResponse*, Duration timeout);
+  absl::Status LeaveGeneration(const v1::LeaveGenerationRequest&, v1::LeaveGenerationResponse*,
+                               Duration timeout);
   absl::Status ReloadPolicy(v1::ReloadPolicyResponse*, Duration timeout);
   absl::Status OpenDomain(const v1::OpenDomainRequest&, v1::OpenDomainResponse*, Duration timeout,
                           const Restorer* restorer = nullptr);

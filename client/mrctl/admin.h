@@ -27,6 +27,15 @@ struct DrainCommand {
 int RunRevokeLeases(const GlobalOptions& options, const RevokeCommand& command);
 // One session. Waits until it holds nothing any more, for ten seconds.
 int RunRevokeSession(const GlobalOptions& options, const RevokeCommand& command);
+// mrctl generations leave DEVICE GENERATION
+struct LeaveCommand {
+  std::string device;
+  uint64_t generation = 0;
+  std::string reason;
+};
+int RunGenerations(const GlobalOptions& options);
+int RunLeaveGeneration(const GlobalOptions& options, const LeaveCommand& command);
+
 int RunDrain(const GlobalOptions& options, const DrainCommand& command);
 int RunReload(const GlobalOptions& options);
 

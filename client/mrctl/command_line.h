@@ -30,6 +30,8 @@ struct CommandLine {
   std::string policy_file;
   RevokeCommand revoke;
   DrainCommand drain;
+  LeaveCommand leave;
+  std::string generation_text;
   TopCommand top;
 
   // CLI11's own conversions have texts for programmers: all values come as they were written.

@@ -65,11 +65,32 @@ void AddDrain(CLI::App& app, CommandLine& line) {
   Does(drain, line, [&line] { return RunDrain(line.global, line.drain); });
 }
 
+void AddGenerations(CLI::App& app, CommandLine& line) {
+  CLI::App* generations = app.add_subcommand(
+      "generations", "List what restarts of the daemon have left\nin use, and the store (admin)");
+  CLI::App* leave = generations->add_subcommand(
+      "leave", "Ask its clients to make their connections\nanew; ends nothing");
+  leave->add_option("DEVICE", line.leave.device, "Of mrctl generations")->required()->type_name("");
+  leave->add_option("GENERATION", line.generation_text, "Of mrctl generations")
+      ->required()
+      ->type_name("")
+      ->check(Parsed(ParseSessionId, &line.leave.generation));
+  TakesReason(leave, &line.leave.reason);
+  leave->fallthrough();
+  Does(leave, line, [&line] { return RunLeaveGeneration(line.global, line.leave); });
+  // It is called after that of the command within it.
+  generations->callback([&line, leave] {
+    line.global.admin = true;
+    if (!leave->parsed()) line.run = [&line] { return RunGenerations(line.global); };
+  });
+}
+
 }  // namespace
 
 void AddActions(CLI::App& app, CommandLine& line) {
   AddRevoke(app, line);
   AddDrain(app, line);
+  AddGenerations(app, line);
   Does(app.add_subcommand("reload", "Have the daemon read its policy anew (admin)"), line,
        [&line] { return RunReload(line.global); });
 }

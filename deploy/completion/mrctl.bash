@@ -50,7 +50,7 @@ _mrctl() {
   fi
 
   case $command in
-    '') words="doctor devices status top sessions leases endpoints domains metrics version register revoke drain reload policy
+    '') words="doctor devices status top sessions leases endpoints domains metrics version register revoke drain generations reload policy
       $global --version" ;;
     top) words="--interval --sort --once $global" ;;
     sessions) words="--wide $global" ;;
