@@ -6,41 +6,18 @@
 set -uo pipefail
 source /vm/guest/rdma-setup.sh || exit 1
 
-export DAEMON_UID=4710 CLIENT_UID=4711 CLIENTS_GID=4712
-{
-  echo "mrd-clients:x:$CLIENTS_GID:"
-  echo "mrd:x:$DAEMON_UID:"
-} >>/etc/group
-echo "mrd:x:$DAEMON_UID:$DAEMON_UID::/:/bin/false" >>/etc/passwd
-install -m 755 /job/bin/* /usr/local/bin/
-source /job/topics/lib.sh
-native=$(</job/native-us)
-here=$(client_probe calibrate)
-here=${here##*mean_us=}
-SECOND_MS=$((1000 * ((here + native - 1) / native)))
-echo "a second is $SECOND_MS ms"
+install -m 755 /job/bin/mrd /job/bin/mrctl /usr/bin/
+install -m 755 /job/bin/client_probe /usr/local/bin/
+install -m 644 /job/systemd/*.service /job/systemd/*.socket /etc/systemd/system/
+for kind in sysusers tmpfiles; do install -D -m 644 "/job/systemd/$kind.d/mrd.conf" "/usr/lib/$kind.d/mrd.conf"; done
+systemd-sysusers mrd.conf && systemd-tmpfiles --create mrd.conf && systemctl daemon-reload || exit 1
 
-cat >/etc/systemd/system/mrd.service <<END
-[Unit]
-StartLimitIntervalSec=0
-[Service]
-Type=exec
-NotifyAccess=main
-ExecStart=/usr/local/bin/mrd --socket-dir /run/mrd --socket-group mrd-clients --store 2000
-User=$DAEMON_UID
-Group=$DAEMON_UID
-SupplementaryGroups=$CLIENTS_GID
-AmbientCapabilities=CAP_IPC_LOCK
-LimitMEMLOCK=infinity
-LimitNOFILE=65536
-Restart=on-failure
-RestartSec=100ms
-FileDescriptorStoreMax=2000
-END
-chown "$DAEMON_UID" /dev/infiniband/*
-chmod 600 /dev/infiniband/*
-make_socket_dirs /run/mrd
-systemctl daemon-reload
+DAEMON_UID=$(id -u mrd) CLIENTS_GID=$(getent group mrd | cut -d: -f3)
+export DAEMON_UID CLIENTS_GID CLIENT_UID=4711
+source /job/topics/lib.sh
+source /job/topics/calibrate.sh
+calibrate
+sockets=(mrd.socket mrd-attach.socket mrd-admin.socket)
 
 main_pid() { systemctl show -p MainPID --value mrd; }
 stored() { systemctl show -p NFileDescriptorStore --value mrd; }
@@ -218,7 +195,8 @@ stopped_and_started() {
   client c
   ask c buffer b 8192
   ask c register r b 0 8192 write,remote_read "$device"
-  systemctl stop mrd
+  # Else its clients, which look for it, would have it started anew.
+  systemctl stop mrd.service "${sockets[@]}"
   nobody_has_regions
   [[ $(stored) = 0 ]]
   systemctl start mrd

@@ -117,8 +117,12 @@ start_daemon() {
     fi
     sleep 0.05
   done
-  # What it makes once, with the first client. librdmacm has a domain of its own on a device since its
-  # first use there.
+  warm_up
+}
+
+# What the daemon makes once is then there. Sets baseline.
+warm_up() {
+  # With the first client. librdmacm has a domain of its own on a device since its first use there.
   "${client_as[@]}" client_probe >"$scratch/warm-up" 2>&1 <<END || return 1
 attach
 buffer b 8192

@@ -30,18 +30,7 @@ keep_in_memory mrd mrctl client_probe peer rdma ip bash sh awk sed grep cat chmo
   head id kill ln ls mkdir mkfifo mktemp mount mv od prlimit readlink rm setpriv sleep sort stat tail \
   timeout touch tr true unshare wc
 
-# calibrate: how much slower this machine is now than the host can be decides how long the second lasts
-# within which a dead client's things must be gone. What passes says how long it took.
-calibrate() {
-  local native here factor
-  native=$(</job/native-us)
-  here=$(client_probe calibrate)
-  here=${here##*mean_us=}
-  factor=$(((here + native - 1) / native))
-  ((factor <= 60)) || factor=60
-  export SECOND_MS=$((1000 * factor))
-  echo "calibration: $here us here, $native us natively: a second is $SECOND_MS ms"
-}
+source /job/topics/calibrate.sh
 
 code=0
 for topic in "$@"; do
