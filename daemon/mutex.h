@@ -9,8 +9,10 @@
 //   PolicyFile, and the setting of a policy (books.h): held while the operator's file is read and
 //                   each session's rule is found; no call waits for them
 //   DomainSet       and within it DeviceWatch
+//   Ledger          its devices; held while the store is told, before anything is made on one
 //   Books, MappingCache, AddressWindow, Mapping, Registrar, DeviceCatalog, DeviceWatch, Disposer,
-//   NamedDomains, LeaseClock, DrainSwitch, Pinning, EventLoop, Workers, Endpoints, Answers,
+//   NamedDomains, LeaseClock, DrainSwitch, Slots (which may make the ledger's file larger by a
+//   piece), SessionLink, FdStore, ServiceManager, Pinning, EventLoop, Workers, Endpoints, Answers,
 //   SparseWarnings, SessionLog, CallTable, Page, Textfile, the table of guarded connections and
 //   within it each guard, an attach connection's lock for sending and within it LostEvents, and
 //   each fabric's own: leaves

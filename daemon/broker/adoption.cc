@@ -495,6 +495,7 @@ absl::Status Adoption::ReadEndpoints() {
         status = Contradicts(absl::StrCat("queue pair ", record.qp(), " is of two endpoints"));
         return;
       }
+      endpoint->adopted = true;
       device->completion_queues.insert(record.cq());
       auto domain = ClaimDomain(*device, record.pd(), session, record.domain_id());
       if (!domain) {

@@ -24,6 +24,9 @@ EndpointView ViewOf(const Endpoint& endpoint) {
 constexpr uint64_t kPeerHasLeft = 1;
 
 void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
+  // Of an adopted one: the store's is the last descriptor of its rdma_cm id, for whose end the peer
+  // waits. The next run of the daemon does not find the endpoint any more.
+  ledger::StoredFd stored;
   {
     MutexLock lock(session->mutex);
     const auto found = session->endpoints.find(id);
@@ -35,6 +38,7 @@ void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
     }
     found->second->state = v1::Endpoint::DISCONNECTED;
     found->second->record.SetStamp(kPeerHasLeft);
+    if (found->second->adopted) stored = std::move(found->second->stored);
   }
   session->link->Send(
       {.kind = v1::AttachEvent::ENDPOINT_ENDED,

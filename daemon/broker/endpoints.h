@@ -25,6 +25,7 @@ struct Endpoint {
   NamedDomainRef named;  // Of a listener: where its connections are to lie. Null: the private one.
   std::unique_ptr<fabric::Connection> connection;
   uint32_t backlog = 0;  // Of a listener.
+  bool adopted = false;  // A connection of before a restart of the daemon.
   // Last, so that they end first: what has no record any more may end.
   ledger::StoredFd stored;  // Of a connection.
   ledger::Record record;    // None: it does not survive the daemon.

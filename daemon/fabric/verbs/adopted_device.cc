@@ -71,8 +71,8 @@ class AdoptedConnection final : public Connection {
         loop_(loop),
         domain_(std::move(domain)),
         handles_(handles),
-        fd_(handles.fd),
         info_(std::move(info)),
+        fd_(handles.fd),
         left_(std::move(left)) {
     loop_.RunSync([this] { watch_ = loop_.Watch(fd_.get(), [this] { OnReadable(); }); });
   }
@@ -89,6 +89,9 @@ class AdoptedConnection final : public Connection {
   void OnReadable() {
     loop_.Unwatch(watch_);
     watch_ = 0;
+    // The peer's rdma_disconnect waits for an answer (InfiniBand's DREP). The kernel gives it when
+    // it ends the id, which it does with the last descriptor.
+    fd_.reset();
     if (const auto left = std::exchange(left_, nullptr)) left(/*error=*/false);
   }
 
@@ -96,9 +99,9 @@ class AdoptedConnection final : public Connection {
   EventLoop& loop_;
   const std::shared_ptr<Domain> domain_;
   const ConnectionHandles handles_;
-  const UniqueFd fd_;
   const ConnectionInfo info_;
   // The loop thread's own.
+  UniqueFd fd_;
   std::function<void(bool error)> left_;
   EventLoop::WatchId watch_ = 0;
 };
