@@ -12,7 +12,7 @@
 namespace mrd::fabric::verbs {
 
 absl::StatusOr<std::unique_ptr<Devices>> Devices::Open(Api& api, bool one_may_come,
-                                                      uint64_t first_generation) {
+                                                       uint64_t first_generation) {
   std::unique_ptr<Devices> devices(new Devices(api));
   devices->generation_ = first_generation;
   if (!devices->Refresh().added.empty()) return devices;
