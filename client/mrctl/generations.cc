@@ -17,7 +17,7 @@ std::string StoreText(const mrd::v1::ListGenerationsResponse& response) {
   const mrd::v1::Store& store = response.store();
   std::string text = "store: " + std::to_string(store.used()) + " of " +
                      std::to_string(store.limit()) + " descriptors; ledger " +
-                     FormatBytes(store.ledger_bytes());
+                     FormatSize(store.ledger_bytes());
   if (store.sessions_awaited() > 0) {
     text += "; " + std::to_string(store.sessions_awaited()) +
             " sessions of before the restart have not come back yet";
