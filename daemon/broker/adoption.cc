@@ -400,9 +400,10 @@ absl::Status Adoption::ReadLeases() {
       continue;
     }
     lease->bytes = record.bytes() / record.keys().size() * lease->regions.size();
-    lease->record = std::move(entry);
+    lease->written = std::make_unique<WrittenLease>();
+    lease->written->record = std::move(entry);
     lease->ttl = std::chrono::nanoseconds(record.ttl());
-    if (record.call() != 0) lease->call = call_records_[record.call()];
+    if (record.call() != 0) lease->written->call = call_records_[record.call()];
     counts_.regions += lease->regions.size();
     MutexLock lock(session->mutex);
     session->held += lease->booked();

@@ -19,7 +19,7 @@ constexpr uint64_t kSmallBytes = 4 << 20;
 }  // namespace
 
 bool EndRegions(Lease& lease, absl::Status* first_error) {
-  lease.record.Erase();
+  lease.written = nullptr;
   const size_t before = lease.regions.size();
   for (HeldRegion& held : lease.regions) {
     const absl::Status ended = held.region->Deregister();

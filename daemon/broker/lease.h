@@ -58,6 +58,12 @@ struct HeldRegion {
   std::unique_ptr<fabric::Region> region;
 };
 
+// A lease's part of the ledger.
+struct WrittenLease {
+  ledger::Record record;
+  std::shared_ptr<ledger::CallRecord> call;  // Of a call that made several; else null.
+};
+
 // Owned by its session, or by the one call that is making or ending it.
 struct Lease {
   Amounts booked() const { return {.regions = regions.size(), .bytes = bytes}; }
@@ -65,9 +71,9 @@ struct Lease {
   LeaseView view = {};
   uint64_t bytes = 0;  // Booked.
   absl::InlinedVector<HeldRegion, 1> regions;
-  // In the ledger; erased before the first of the regions ends.
-  ledger::Record record;
-  std::shared_ptr<ledger::CallRecord> call;  // Of a call that made several; else null.
+  // In the ledger; erased before the first of the regions ends. Null: it does not survive the
+  // daemon.
+  std::unique_ptr<WrittenLease> written;
   // That made it, of its session's log; null where it had no request_id.
   RequestRecord* request = nullptr;
   // Zero: it lasts as long as its session.

@@ -52,7 +52,7 @@ pb::Lease RecordOf(const Session& session, const Lease& lease, const NamedDomain
 // When it was granted: its ttl counts from then.
 void StampWithNow(Lease& lease) {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  lease.record.SetStamp(static_cast<uint64_t>(std::chrono::nanoseconds(now).count()));
+  lease.written->record.SetStamp(static_cast<uint64_t>(std::chrono::nanoseconds(now).count()));
 }
 
 }  // namespace
@@ -131,7 +131,8 @@ absl::Status WriteDown(ledger::Ledger& ledger, const Session& session,
     for (const pb::Key& key : record.keys()) ledger.UsesHandle(key.handle());
     auto put = ledger.Put(record);
     if (!put.ok()) return put.status();
-    lease->record = *std::move(put);
+    lease->written = std::make_unique<WrittenLease>();
+    lease->written->record = *std::move(put);
     if (lease->ttl.count() > 0) StampWithNow(*lease);
   }
   if (alone) return absl::OkStatus();
@@ -144,14 +145,14 @@ absl::Status WriteDown(ledger::Ledger& ledger, const Session& session,
   auto put = ledger.Put(call);
   if (!put.ok()) return put.status();
   const auto shared = std::make_shared<ledger::CallRecord>(*std::move(put));
-  for (const auto& lease : leases) lease->call = shared;
+  for (const auto& lease : leases) lease->written->call = shared;
   return absl::OkStatus();
 }
 
 absl::Status Rewrite(ledger::Ledger& ledger, Lease& lease) {
   pb::Lease record;
-  if (!lease.record || !ledger.Read(lease.record, &record)) return absl::OkStatus();
-  const uint64_t stamp = ledger.slots().stamp(lease.record.id());
+  if (!lease.written || !ledger.Read(lease.written->record, &record)) return absl::OkStatus();
+  const uint64_t stamp = ledger.slots().stamp(lease.written->record.id());
   record.set_bytes(lease.bytes);
   record.clear_keys();
   AddKeys(lease, &record);
@@ -159,11 +160,11 @@ absl::Status Rewrite(ledger::Ledger& ledger, Lease& lease) {
   record.set_revision(record.revision() + 1);
   auto put = ledger.Put(record);
   if (!put.ok()) {
-    lease.record.Erase();
+    lease.written = nullptr;
     return put.status();
   }
   put->SetStamp(stamp);
-  lease.record = *std::move(put);  // The one before is erased by its end.
+  lease.written->record = *std::move(put);  // The one before is erased by its end.
   return absl::OkStatus();
 }
 

@@ -508,7 +508,7 @@ absl::Status Registration::WriteDown() {
   auto written = broker::WriteDown(*ledger, session_, leases_, record_, named_.get(),
                                    leases_.size() > 1 ? broker_.NextId() : 0);
   if (written.ok()) return written;
-  for (auto& lease : leases_) lease->record.Erase();
+  for (auto& lease : leases_) lease->written = nullptr;
   return MakeError(v1::BUSY, absl::StrCat("the leases cannot be written down: ", written.message()),
                    {.advice = "The daemon is short of memory: try again later"});
 }

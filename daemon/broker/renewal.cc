@@ -37,7 +37,7 @@ absl::StatusOr<Renewal> Broker::Renew(Session& session, const std::vector<uint64
   for (const uint64_t id : lease_ids) {
     Lease& lease = *session.leases.at(id);
     session.expiries.Renew(lease, now);
-    lease.record.SetStamp(stamp);
+    if (lease.written) lease.written->record.SetStamp(stamp);
   }
   if (!lease_ids.empty()) return Renewal{lease_ids.size(), session.expiries.shortest_ttl()};
   session.expiries.RenewAll(now);
