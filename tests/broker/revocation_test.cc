@@ -85,7 +85,7 @@ TEST_F(OperatorTest, ARevokedSessionIsToldAndHoldsNothing) {
   ASSERT_EQ(Events(link_).size(), 1u);
   EXPECT_EQ(Events(link_)[0].kind, v1::AttachEvent::REVOKED);
   EXPECT_NE(Events(link_)[0].message.find("too much"), std::string::npos);
-  EXPECT_EQ(ReasonOf(broker_->RevokeSession(admin_, session_->id, "")), v1::SESSION_UNKNOWN);
+  EXPECT_EQ(ReasonOf(broker_->RevokeSession(admin_, session_->id, "")), v1::NO_SUCH_SESSION);
   EXPECT_EQ(ReasonOf(broker_->RevokeSession(admin_, admin_->id, "")), v1::REQUEST_INVALID);
 }
 
