@@ -71,6 +71,15 @@ _mrctl() {
           ;;
       esac
       ;;
+    generations)
+      case $below in
+        '') words="leave $global" ;;
+        leave)
+          words="--reason $global"
+          [[ $cur == -* ]] || words=$(timeout 2 "${COMP_WORDS[0]}" generations "${dir[@]}" 2>/dev/null | awk 'NR > 1 && NF == 7 { print $1; print $2 }')
+          ;;
+      esac
+      ;;
     policy)
       case $below in
         '') words="check explain $global" ;;
