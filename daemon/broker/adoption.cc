@@ -431,8 +431,8 @@ absl::Status Adoption::ReadLeases() {
 void Adoption::Remember(const SessionRef& session, const std::string& request_id,
                         uint64_t fingerprint, const std::vector<uint64_t>& lease_ids) {
   RequestLog& requests = session->requests;
-  const bool lives = std::any_of(lease_ids.begin(), lease_ids.end(),
-                                 [&](uint64_t id) { return session->leases.contains(id); });
+  bool lives = false;
+  for (const uint64_t id : lease_ids) lives |= session->leases.contains(id);
   if (!lives || requests.Find(request_id)) return;
   RequestRecord& request = *requests.Begin(request_id, fingerprint);
   LeaseViews answer;
