@@ -181,7 +181,6 @@ absl::Status AddKeys::Pin(const Key& key, Group& group) {
 }
 
 void AddKeys::Commit() {
-  std::vector<std::unique_ptr<Lease>> left;
   {
     MutexLock lock(session_.mutex);
     for (auto& [key, group] : groups_) {
@@ -195,8 +194,9 @@ void AddKeys::Commit() {
         Lease& lease = *found->second;
         auto& keys = lease.view.keys;
         // The newest of a device first.
-        const auto place = std::find_if(keys.begin(), keys.end(), [&](const KeyView& each) {
-          return each.device->name == std::get<1>(key);
+        const std::string& device = std::get<1>(key);
+        const auto place = std::find_if(keys.begin(), keys.end(), [&device](const KeyView& each) {
+          return each.device->name == device;
         });
         keys.insert(place, added->view.keys[0]);
         lease.regions.push_back(std::move(added->regions[0]));

@@ -1,5 +1,6 @@
 // Sessions of before a restart of the daemon: awaited until their clients attach them again.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "daemon/broker/broker.h"
@@ -67,10 +68,11 @@ size_t Broker::SweepAwaited(const std::function<bool(const Identity&)>& lives,
     if (!has_some) done.push_back(session);
   }
   MutexLock lock(mutex_);
-  std::erase_if(adopted_, [&](const SessionRef& session) {
-    return std::find(done.begin(), done.end(), session) != done.end() ||
-           by_id_.find(session->id) == by_id_.end();
-  });
+  for (auto it = adopted_.begin(); it != adopted_.end();) {
+    const bool over = std::find(done.begin(), done.end(), *it) != done.end() ||
+                      by_id_.find((*it)->id) == by_id_.end();
+    it = over ? adopted_.erase(it) : std::next(it);
+  }
   return awaited_.size() + adopted_.size();
 }
 
