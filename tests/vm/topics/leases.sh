@@ -30,6 +30,8 @@ ends_under_a_reader() {
   where=$(address_of "$device")
   # Until the peers are at work, on a machine that may be slow.
   ttl=$((SECOND_MS > 8000 ? SECOND_MS : 8000))
+  # It is not to lapse before somebody has ended it.
+  [[ $event = LAPSED ]] || ttl=$((10 * ttl))
   # The library of this one renews its lease.
   client other
   ask other buffer b 8192
