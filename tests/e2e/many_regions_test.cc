@@ -31,8 +31,8 @@ std::chrono::nanoseconds CpuOf(pid_t pid) {
 class ManyRegionsTest : public EachFabricTest {
  protected:
   static constexpr int kRegions = 100;  // Of each session.
-  // The promise is 0.1. Measured are 0.07 to 0.24, by machine, for the most part in gRPC's timers of
-  // a thousand connections: this holds it where it is.
+  // The promise is 0.1. Measured are 0.07 to 0.24, by machine, for the most part in gRPC's timers
+  // of a thousand connections: this holds it where it is.
   static constexpr double kIdlePercent = 0.4;
   // The promise is 600. Measured are 516 to 604: each lease has one pointer more since it may be
   // written down. This holds it where it is.
