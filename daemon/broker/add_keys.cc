@@ -121,8 +121,8 @@ absl::Status AddKeys::LookLocked() {
       group.leases.push_back(std::make_unique<Lease>());
       Lease& added = *group.leases.back();
       added.view.id = view.id;
-      // As each of its registrations is booked.
-      added.bytes = found->second->bytes / found->second->regions.size();
+      added.view.addr = view.addr;
+      added.view.length = view.length;
     }
   }
   return absl::OkStatus();
@@ -141,7 +141,7 @@ absl::Status AddKeys::Book() {
       const auto checked =
           group.buffers[i]->Check(range.offset, range.length, range.addr, terms->unsealed);
       if (!checked.ok()) return OfRange(group.ranges, i, checked);
-      wanted += Amounts{.regions = 1, .bytes = group.leases[i]->bytes};
+      wanted += group.leases[i]->each();
     }
   }
   if (auto booked = broker_.books().Book(*session_.holder, wanted); !booked.ok()) return booked;
@@ -200,8 +200,7 @@ void AddKeys::Commit() {
         });
         keys.insert(place, added->view.keys[0]);
         lease.regions.push_back(std::move(added->regions[0]));
-        lease.bytes += added->bytes;
-        booked_ -= Amounts{.regions = 1, .bytes = added->bytes};
+        booked_ -= added->each();
         added = nullptr;
         if (ledger::Ledger* const ledger = broker_.ledger()) {
           if (auto written = Rewrite(*ledger, lease); !written.ok()) {

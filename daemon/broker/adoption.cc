@@ -399,7 +399,6 @@ absl::Status Adoption::ReadLeases() {
       void_.push_back(std::move(entry));
       continue;
     }
-    lease->bytes = record.bytes() / record.keys().size() * lease->regions.size();
     lease->written = std::make_unique<WrittenLease>();
     lease->written->record = std::move(entry);
     lease->ttl = std::chrono::nanoseconds(record.ttl());

@@ -20,7 +20,6 @@ constexpr uint64_t kSmallBytes = 4 << 20;
 
 bool EndRegions(Lease& lease, absl::Status* first_error) {
   lease.written = nullptr;
-  const size_t before = lease.regions.size();
   for (HeldRegion& held : lease.regions) {
     const absl::Status ended = held.region->Deregister();
     if (ended.ok()) {
@@ -43,7 +42,6 @@ bool EndRegions(Lease& lease, absl::Status* first_error) {
     };
     keys.erase(std::remove_if(keys.begin(), keys.end(), dead), keys.end());
   }
-  if (before > 0) lease.bytes = lease.bytes / before * lease.regions.size();
   return lease.regions.empty();
 }
 
@@ -56,8 +54,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
                            .advice = absl::StrCat("Deregister 1 to ", most, " leases a call")}));
   }
   std::vector<std::unique_ptr<Lease>> leases;
-  size_t regions = 0;
-  uint64_t bytes = 0;
+  Amounts all;
   absl::Status refusal;
   absl::flat_hash_set<uint64_t> named;
   named.reserve(lease_ids.size());
@@ -78,8 +75,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
     if (refusal.ok()) {
       for (const uint64_t id : lease_ids) {
         leases.push_back(session->TakeLease(id));
-        regions += leases.back()->regions.size();
-        bytes += leases.back()->bytes;
+        all += leases.back()->booked();
       }
       work = std::make_shared<Work>(*this, session);
     }
@@ -90,7 +86,7 @@ void Broker::Deregister(const SessionRef& session, std::vector<uint64_t> lease_i
     leases.clear();
     done(ended);
   };
-  if (regions <= kSmallRegions && bytes <= kSmallBytes) {
+  if (all.regions <= kSmallRegions && all.bytes <= kSmallBytes) {
     registrar_.RunSmallCleanup(session->owner(), std::move(task));
   } else {
     registrar_.SubmitCleanup(session->owner(), std::move(task));

@@ -12,11 +12,10 @@ constexpr size_t kLeasesAtOnce = 4096;
 class OfSession {
  public:
   void Add(const Lease& lease) {
-    const size_t devices = lease.view.keys.size();
     for (const KeyView& key : lease.view.keys) {
       Holding& holding = Of(key.device, lease.view.domain != nullptr);
       ++holding.regions;
-      holding.bytes += lease.bytes / devices;
+      holding.bytes += lease.each().bytes;
     }
   }
 

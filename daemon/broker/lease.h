@@ -64,12 +64,23 @@ struct WrittenLease {
   std::shared_ptr<ledger::CallRecord> call;  // Of a call that made several; else null.
 };
 
+// What one registration pins, as the kernel counts it: every page that it touches
+// (ib_umem_num_pages).
+constexpr uint64_t PinnedBytes(uint64_t addr, uint64_t length) {
+  constexpr uint64_t kPage = 4096;
+  const uint64_t before = addr % kPage;
+  return (before + length + kPage - 1) / kPage * kPage;
+}
+
 // Owned by its session, or by the one call that is making or ending it.
 struct Lease {
-  Amounts booked() const { return {.regions = regions.size(), .bytes = bytes}; }
+  // Of each of its regions.
+  Amounts each() const { return {.regions = 1, .bytes = PinnedBytes(view.addr, view.length)}; }
+  Amounts booked() const {
+    return {.regions = regions.size(), .bytes = each().bytes * regions.size()};
+  }
 
   LeaseView view = {};
-  uint64_t bytes = 0;  // Booked.
   absl::InlinedVector<HeldRegion, 1> regions;
   // In the ledger; erased before the first of the regions ends. Null: it does not survive the
   // daemon.
@@ -83,7 +94,7 @@ struct Lease {
   std::chrono::steady_clock::time_point due{};
 };
 
-// Ends what can be ended of it; it keeps the rest, with the bytes of that, in whole registrations.
+// Ends what can be ended of it; it keeps the rest.
 // True: all of it. `first_error` is set where it is OK yet.
 bool EndRegions(Lease& lease, absl::Status* first_error);
 

@@ -40,7 +40,6 @@ pb::Lease RecordOf(const Session& session, const Lease& lease, const NamedDomain
   record.set_addr(view.addr);
   record.set_access(view.access);
   record.set_ttl(static_cast<uint64_t>(lease.ttl.count()));
-  record.set_bytes(lease.bytes);
   AddKeys(lease, &record);
   if (named) {
     record.set_domain(*named->name);
@@ -153,7 +152,6 @@ absl::Status Rewrite(ledger::Ledger& ledger, Lease& lease) {
   pb::Lease record;
   if (!lease.written || !ledger.Read(lease.written->record, &record)) return absl::OkStatus();
   const uint64_t stamp = ledger.slots().stamp(lease.written->record.id());
-  record.set_bytes(lease.bytes);
   record.clear_keys();
   AddKeys(lease, &record);
   for (const pb::Key& key : record.keys()) ledger.UsesHandle(key.handle());

@@ -18,7 +18,6 @@ namespace {
 using fabric::Bit;
 
 constexpr size_t kRequestIdBytes = 64;
-constexpr uint64_t kBasePage = 4096;
 // What a thread that takes calls may do itself.
 constexpr uint64_t kSmallBytes = 1 << 20;
 constexpr size_t kSmallRegions = 512;
@@ -27,12 +26,6 @@ constexpr size_t kCheckEvery = 64;  // Ranges.
 constexpr fabric::AccessMask kKnownAccess =
     Bit(v1::LOCAL_WRITE) | Bit(v1::REMOTE_WRITE) | Bit(v1::REMOTE_READ) | Bit(v1::REMOTE_ATOMIC) |
     Bit(v1::RELAXED_ORDERING) | Bit(v1::ON_DEMAND) | Bit(v1::HUGETLB);
-
-// As the kernel counts a registration: every page that it touches (ib_umem_num_pages).
-uint64_t PinnedBytes(const RangeSpec& range) {
-  const uint64_t first = range.addr & ~(kBasePage - 1);
-  return ((range.addr - first + range.length + kBasePage - 1) / kBasePage) * kBasePage;
-}
 
 }  // namespace
 
@@ -351,7 +344,6 @@ absl::Status Registration::PinAll() {
     const RangeSpec& range = spec_.ranges[i];
     leases_.push_back(std::make_unique<Lease>());
     Lease& lease = *leases_.back();
-    lease.bytes = bytes_[i];
     lease.request = record_;
     lease.ttl = ttl_;
     LeaseView& view = lease.view;
@@ -409,7 +401,6 @@ absl::Status Registration::CheckAndBook() {
   if (auto allowed = terms_->CheckRegistration(devices_, spec_.access); !allowed.ok())
     return allowed;
   Amounts wanted;
-  bytes_.reserve(spec_.ranges.size());
   for (size_t i = 0; i < spec_.ranges.size(); ++i) {
     const RangeSpec& range = spec_.ranges[i];
     auto checked = buffers_[i]->Check(range.offset, range.length, range.addr, terms_->unsealed);
@@ -417,9 +408,8 @@ absl::Status Registration::CheckAndBook() {
       checked = CheckHugetlb(range, *buffers_[i]);
     }
     if (!checked.ok()) return OfRange(spec_.ranges, i, checked);
-    const uint64_t each = PinnedBytes(range);
+    const uint64_t each = PinnedBytes(range.addr, range.length);
     const uint64_t bytes = each > UINT64_MAX / domain_count() ? UINT64_MAX : each * domain_count();
-    bytes_.push_back(bytes);
     wanted.bytes = bytes > UINT64_MAX - wanted.bytes ? UINT64_MAX : wanted.bytes + bytes;
     wanted.regions += domain_count();
   }
@@ -539,8 +529,6 @@ void Registration::RollBack() {
     const auto missing = std::remove_if(lease->regions.begin(), lease->regions.end(),
                                         [](const HeldRegion& held) { return !held.region; });
     lease->regions.erase(missing, lease->regions.end());
-    // Of a lease that was not finished only so many devices' bytes are its regions'.
-    lease->bytes = lease->bytes / domains_.size() * lease->regions.size();
     if (EndRegions(*lease, &why)) continue;
     kept += lease->booked();  // A region that will not end keeps its pages booked.
     stuck.push_back(std::move(lease));

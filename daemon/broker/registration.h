@@ -90,7 +90,6 @@ class Registration : public std::enable_shared_from_this<Registration> {
   absl::InlinedVector<SessionDomain, 1> domains_;
   std::vector<std::unique_ptr<Lease>> leases_;  // One a range, as far as they are pinned.
   Pinning pinning_;
-  std::vector<uint64_t> bytes_;  // To be booked, one a range and device.
   Amounts booked_;
 };
 

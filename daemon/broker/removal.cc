@@ -114,14 +114,11 @@ void Removal::TakeLeases(Session& session, Part& part) const {
 std::unique_ptr<Lease> Removal::Split(Lease& lease) const {
   auto split = std::make_unique<Lease>();
   split->view = lease.view;
-  const uint64_t each = lease.bytes / lease.regions.size();
   const auto lost =
       std::stable_partition(lease.regions.begin(), lease.regions.end(),
                             [this](const HeldRegion& held) { return !IsIts(*held.domain); });
   std::move(lost, lease.regions.end(), std::back_inserter(split->regions));
   lease.regions.erase(lost, lease.regions.end());
-  split->bytes = each * split->regions.size();
-  lease.bytes -= split->bytes;
   auto& keys = lease.view.keys;
   keys.erase(std::remove_if(keys.begin(), keys.end(),
                             [this](const KeyView& key) {

@@ -94,7 +94,6 @@ class AdoptionTest : public BrokerTest {
     lease.set_length(4096);
     lease.set_addr(kAddress);
     lease.set_access(fabric::Bit(v1::LOCAL_WRITE));
-    lease.set_bytes(4096);
     pb::Key* const key = lease.add_keys();
     key->set_device("fake0");
     key->set_handle(handle);
