@@ -255,16 +255,20 @@ void Endpoints::Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<En
     if (left) WhenPeerLeaves(session, id)(/*error=*/false);
     return;
   }
-  // A connection's end may block, and waits for the fabric's thread, which may be this one:
-  // elsewhere.
-  broker_.registrar().SubmitCleanup(session->owner(),
-                                    [attempt = std::move(attempt), endpoint = std::move(endpoint),
-                                     done = std::move(done), refusal]() mutable {
-                                      const std::shared_ptr<const Work> work = attempt->work();
-                                      endpoint.reset();
-                                      attempt.reset();
-                                      done(refusal);
-                                    });
+  Refuse(std::move(attempt), std::move(endpoint), refusal, std::move(done));
+}
+
+void Endpoints::Refuse(std::shared_ptr<Attempt> attempt, std::shared_ptr<Endpoint> endpoint,
+                       absl::Status refusal, EndpointDone done) {
+  const Owner owner = attempt->session()->owner();
+  broker_.registrar().SubmitCleanup(
+      owner, [attempt = std::move(attempt), endpoint = std::move(endpoint), done = std::move(done),
+              refusal = std::move(refusal)]() mutable {
+        const std::shared_ptr<const Work> work = attempt->work();
+        endpoint.reset();
+        attempt.reset();
+        done(refusal);
+      });
 }
 
 fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> attempt,
@@ -274,15 +278,7 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> at
           done = std::move(done)](absl::StatusOr<fabric::Established> made) mutable {
     const SessionRef session = attempt->session();
     if (!made.ok()) {
-      broker_.registrar().SubmitCleanup(
-          session->owner(), [attempt = std::move(attempt), endpoint = std::move(endpoint),
-                             done = std::move(done), refusal = made.status()]() mutable {
-            const std::shared_ptr<const Work> work = attempt->work();
-            endpoint.reset();
-            attempt.reset();
-            done(refusal);
-          });
-      return;
+      return Refuse(std::move(attempt), std::move(endpoint), made.status(), std::move(done));
     }
     endpoint->state = v1::Endpoint::CONNECTED;
     endpoint->info = made->connection->info();

@@ -106,6 +106,10 @@ class Endpoints {
   fabric::EstablishedCallback OnEstablished(std::shared_ptr<Attempt> attempt,
                                             std::shared_ptr<Endpoint> endpoint,
                                             NamedDomainRef named, EndpointDone done);
+  // Of an attempt that has failed. A connection's end may block, and waits for the fabric's thread,
+  // which may be the caller's: elsewhere.
+  void Refuse(std::shared_ptr<Attempt> attempt, std::shared_ptr<Endpoint> endpoint,
+              absl::Status refusal, EndpointDone done);
   void Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<Endpoint> endpoint,
                    EndpointView view, EndpointDone done);
   absl::Status BeginConnect(uint32_t uid) MRD_EXCLUDES(mutex_);

@@ -11,10 +11,6 @@ namespace {
 
 namespace pb = ledger::pb;
 
-int64_t NanosSince1970(std::chrono::system_clock::time_point time) {
-  return std::chrono::nanoseconds(time.time_since_epoch()).count();
-}
-
 void AddKeys(const Lease& lease, pb::Lease* record) {
   for (const HeldRegion& held : lease.regions) {
     const uint64_t generation = held.domain->generation();
@@ -70,7 +66,7 @@ pb::Session RecordOf(const Session& session) {
   record.set_cgroup(who.cgroup);
   record.set_comm(who.comm);
   record.set_death(who.death);
-  record.set_attached(NanosSince1970(session.attached));
+  record.set_attached(ledger::NanosSince1970(session.attached));
   return record;
 }
 

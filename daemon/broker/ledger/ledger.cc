@@ -22,10 +22,6 @@ bool Raise(std::atomic<uint64_t>& highest, uint64_t value) {
   return false;
 }
 
-int64_t NanosSince1970(std::chrono::system_clock::time_point time) {
-  return std::chrono::nanoseconds(time.time_since_epoch()).count();
-}
-
 }  // namespace
 
 Ledger::Ledger(std::unique_ptr<Slots> slots, Store& store)

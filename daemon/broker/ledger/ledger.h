@@ -9,6 +9,7 @@
 #define MRD_DAEMON_BROKER_LEDGER_LEDGER_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -30,6 +31,11 @@ namespace pb = ::mrd::ledger::v1;  // The records.
 
 // The name of the ledger's own descriptor in the store.
 inline constexpr char kFdName[] = "ledger";
+
+// As the records have times of the system's clock.
+inline int64_t NanosSince1970(std::chrono::system_clock::time_point time) {
+  return std::chrono::nanoseconds(time.time_since_epoch()).count();
+}
 
 // Thread-safe.
 class Ledger {
