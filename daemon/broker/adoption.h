@@ -10,6 +10,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,18 +19,10 @@
 #include "daemon/broker/broker.h"
 #include "daemon/broker/endpoints.h"
 #include "daemon/broker/ledger/ledger.h"
+#include "daemon/broker/open_ledger.h"
 #include "daemon/unique_fd.h"
 
 namespace mrd::broker {
-
-// Descriptors of the store, as the service manager gave them.
-using StoredFds = std::multimap<std::string, UniqueFd>;
-
-// The ledger that is among `fds`, which is taken out, or a new one in the store. Where it cannot be
-// believed (there are two, it is damaged, of another version, or three adoptions in a row have
-// crashed), all of `fds` are closed and taken out of the store, which ends in the kernel what they
-// kept alive; the log says so. Errors: there can be no ledger at all.
-absl::StatusOr<std::unique_ptr<ledger::Slots>> OpenLedger(StoredFds& fds, ledger::Store& store);
 
 // Once, before the broker is used. May block.
 class Adoption {
@@ -72,7 +65,30 @@ class Adoption {
   void ReadMemberships();
   void ReadCalls();
   absl::Status ReadLeases();
+  // Those that the kernel has, with their keys. Errors: the ledger contradicts itself.
+  absl::Status AdoptRegions(const SessionRef& session, const ledger::pb::Lease& record,
+                            Lease* lease);
   absl::Status ReadEndpoints();
+  // False: nothing is left of it. Errors: the ledger contradicts itself.
+  absl::StatusOr<bool> AdoptListener(const Session& session, Endpoint& endpoint,
+                                     const ledger::pb::Endpoint& record);
+  absl::StatusOr<bool> AdoptConnection(const SessionRef& session,
+                                       const std::shared_ptr<Endpoint>& endpoint,
+                                       const ledger::pb::Endpoint& record, bool connected);
+
+  // Each record of this kind is given to `visit`; what it does not take is erased.
+  template <typename Message, typename Visit>
+  void Each(ledger::Kind kind, Visit visit) {
+    ledger::Slots& slots = ledger_.slots();
+    slots.ForEach(kind, [&](ledger::Slots::Id id, std::string_view bytes) {
+      ledger::Record entry(slots, id);
+      Message record;
+      if (record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+        visit(entry, record);
+      }
+    });
+  }
+  static absl::Status Contradicts(absl::string_view what);
   // Takes the one descriptor of this name; none where there is none, or are several.
   UniqueFd TakeFd(const std::string& name);
   // Null: the ledger contradicts itself.
@@ -96,7 +112,6 @@ class Adoption {
   std::map<uint64_t, NamedDomainRef> named_;  // By id.
   std::map<uint64_t, ledger::pb::Call> calls_;
   std::map<uint64_t, std::shared_ptr<ledger::CallRecord>> call_records_;
-  std::vector<ledger::Record> void_;  // Records that count no more, erased at the end.
 };
 
 }  // namespace mrd::broker

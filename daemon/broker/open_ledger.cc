@@ -1,0 +1,69 @@
+#include "daemon/broker/open_ledger.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "daemon/broker/ledger/ledger.h"
+#include "spdlog/spdlog.h"
+
+namespace mrd::broker {
+namespace {
+
+using ledger::Slots;
+
+constexpr uint64_t kMostCrashedAdoptions = 3;
+// Who kills the daemon again and again, however quickly, ends nothing by it; something that goes
+// wrong at each start without a signal is to end some time.
+constexpr uint64_t kMostUnfinishedAdoptions = 20;
+
+absl::StatusOr<std::unique_ptr<Slots>> NewLedger(ledger::Store& store) {
+  auto slots = Slots::Create();
+  if (!slots.ok()) return slots;
+  if (auto added = store.Add(ledger::kFdName, (*slots)->fd()); !added.ok()) return added;
+  return slots;
+}
+
+}  // namespace
+
+void CloseAll(StoredFds& fds, ledger::Store& store) {
+  for (const auto& [name, fd] : fds) store.Remove(name);
+  fds.clear();
+}
+
+absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store& store) {
+  const auto close_all = [&](absl::string_view why) {
+    if (fds.empty()) return;
+    spdlog::error(
+        "nothing of the run before is taken over: {}; {} descriptors of it are closed, which ends "
+        "its sessions, regions and connections",
+        std::string(why), fds.size());
+    CloseAll(fds, store);
+  };
+  if (fds.count(ledger::kFdName) != 1) {
+    close_all(fds.count(ledger::kFdName) == 0 ? "there is no ledger" : "there are two ledgers");
+    return NewLedger(store);
+  }
+  const auto found = fds.find(ledger::kFdName);
+  UniqueFd fd(std::move(found->second));
+  fds.erase(found);
+  auto slots = Slots::Open(std::move(fd));
+  std::string why;
+  if (!slots.ok()) {
+    why = std::string(slots.status().message());
+  } else if ((*slots)->counter(Slots::kCrashedAdoptions) >= kMostCrashedAdoptions) {
+    why = absl::StrCat(kMostCrashedAdoptions, " starts in a row have crashed at that");
+  } else if ((*slots)->counter(Slots::kUnfinishedAdoptions) >= kMostUnfinishedAdoptions) {
+    why = absl::StrCat(kMostUnfinishedAdoptions, " starts in a row have not come to its end");
+  }
+  if (why.empty()) {
+    (*slots)->SetCounter(Slots::kUnfinishedAdoptions,
+                         (*slots)->counter(Slots::kUnfinishedAdoptions) + 1);
+    return slots;
+  }
+  slots = absl::UnknownError("");  // Its memory goes before the new one's comes.
+  fds.emplace(ledger::kFdName, UniqueFd());
+  close_all(why);
+  return NewLedger(store);
+}
+
+}  // namespace mrd::broker
