@@ -1,6 +1,7 @@
 #include "daemon/broker/endpoints.h"
 
 #include <atomic>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -33,7 +34,7 @@ void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
     if (found == session->endpoints.end()) {
       // It stood for a moment: its session is told when it has it.
       const auto kept = session->being_kept.find(id);
-      if (kept != session->being_kept.end()) kept->second = true;
+      if (kept != session->being_kept.end()) kept->second = error;
       return;
     }
     found->second->state = v1::Endpoint::DISCONNECTED;
@@ -240,7 +241,7 @@ void Endpoints::Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<En
   const uint64_t id = endpoint->id;
   view.survives = static_cast<bool>(endpoint->record);
   const absl::Status refusal = Keep(session, endpoint);
-  bool left = false;
+  std::optional<bool> left;
   {
     MutexLock lock(session->mutex);
     const auto kept = session->being_kept.find(id);
@@ -252,7 +253,7 @@ void Endpoints::Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<En
   if (refusal.ok()) {
     attempt->Established();
     done(std::move(view));
-    if (left) WhenPeerLeaves(session, id)(/*error=*/false);
+    if (left) WhenPeerLeaves(session, id)(*left);
     return;
   }
   Refuse(std::move(attempt), std::move(endpoint), refusal, std::move(done));
@@ -290,7 +291,7 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> at
     }
     {
       MutexLock lock(session->mutex);
-      session->being_kept[endpoint->id] = false;
+      session->being_kept[endpoint->id] = std::nullopt;
     }
     // The store may block.
     broker_.registrar().SubmitCleanup(

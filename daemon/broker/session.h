@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -166,8 +167,9 @@ class Session {
   absl::btree_set<uint64_t> being_ended MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);
   std::map<uint64_t, std::shared_ptr<Endpoint>> endpoints MRD_GUARDED_BY(mutex);
-  // Connections that are being put into the store, and whether their peer has left meanwhile.
-  std::map<uint64_t, bool> being_kept MRD_GUARDED_BY(mutex);
+  // Connections that are being put into the store; where their peer has left meanwhile, whether by
+  // an error.
+  std::map<uint64_t, std::optional<bool>> being_kept MRD_GUARDED_BY(mutex);
 };
 
 using SessionRef = std::shared_ptr<Session>;
