@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 #include <utility>
 
@@ -69,6 +70,8 @@ struct Rpc::Calling {
   const Prepare* prepare = nullptr;
   const Restorer* restorer = nullptr;
   Gap gap = Gap::kWait;
+  // Whether this side has cancelled it.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 struct Rpc::Outcome {
@@ -172,6 +175,13 @@ Rpc::Outcome Rpc::Run(const Calling& calling, Try&& attempt) {
         return outcome;
       }
       status = FromGrpc(answer);
+      const bool by_us =
+          calling.restorer ? restoring_stopped_.load() : calling.cancelled && *calling.cancelled;
+      // gRPC's server cancels what still runs when it ends.
+      if (status.code() == absl::StatusCode::kCancelled && !by_us &&
+          ReasonOf(status) == v1::REASON_UNSPECIFIED) {
+        status = absl::UnavailableError("the daemon ended while the call ran");
+      }
     }
     const v1::Reason reason = ReasonOf(status);
     const bool broke = ConnectionBroke(status);
@@ -233,14 +243,19 @@ absl::Status Rpc::Once(const char* name, Duration timeout, const char* teller, T
 
 Rpc::Registered Rpc::Register(const v1::RegisterRequest& request, v1::RegisterResponse* response,
                               const RegisterOptions& options) {
+  std::atomic<bool> cancelled = false;
   const Outcome outcome =
       Run({.name = "Register",
            .timeout = options.timeout,
            .prepare = &options.prepare,
-           .restorer = options.restorer},
+           .restorer = options.restorer,
+           .cancelled = &cancelled},
           [&](grpc::ClientContext* context) {
             const ProgressCalls::Watch watch(*progress_, request.request_id(), options.on_progress,
-                                             [context] { context->TryCancel(); });
+                                             [&cancelled, context] {
+                                               cancelled = true;
+                                               context->TryCancel();
+                                             });
             if (!options.restorer) return stubs_->registration.Register(context, request, response);
             const Cancellable cancellable(*this, context);
             return stubs_->registration.Register(context, request, response);

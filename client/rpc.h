@@ -12,6 +12,7 @@
 #ifndef MRD_CLIENT_RPC_H_
 #define MRD_CLIENT_RPC_H_
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -144,7 +145,7 @@ class Rpc final {
   const std::unique_ptr<Stubs> stubs_;
   Mutex restoring_mutex_;
   std::function<void()> cancel_restoring_ ABSL_GUARDED_BY(restoring_mutex_);
-  bool restoring_stopped_ ABSL_GUARDED_BY(restoring_mutex_) = false;
+  std::atomic<bool> restoring_stopped_ = false;  // Written under the mutex.
 };
 
 }  // namespace mrd::internal
