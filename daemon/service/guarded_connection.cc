@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <deque>
 #include <memory>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -31,8 +31,8 @@ struct Guarded {
   const Client client;
   const std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   FrameGuard guard;
-  std::atomic<bool> ended{false};                             // For what its client did.
-  std::optional<std::chrono::steady_clock::time_point> over;  // Guarded by the table's lock.
+  std::atomic<bool> ended{false};  // For what its client did.
+  bool over = false;               // Guarded by the table's lock.
 };
 
 // Of a socket and of no other one, though its descriptor's number is used again (socket(7),
@@ -63,18 +63,18 @@ class Table {
     MutexLock lock(mutex_);
     const auto known = by_cookie_.find(cookie);
     if (known == by_cookie_.end()) return;
-    if (!known->second->over) ++over_;
-    known->second->over = std::chrono::steady_clock::now();
+    if (std::exchange(known->second->over, true)) return;
+    over_.push_back({std::chrono::steady_clock::now(), cookie});
     known->second->guard.SetOver();
   }
 
   void ForgetOver() {
     const auto before = std::chrono::steady_clock::now() - kKept;
     MutexLock lock(mutex_);
-    if (over_ == 0) return;  // Each second, with thousands that stand: idle is to cost nothing.
-    over_ -= std::erase_if(by_cookie_, [before](const auto& each) {
-      return each.second->over && *each.second->over < before;
-    });
+    if (over_.empty() || over_.front().since >= before) return;
+    for (; !over_.empty() && over_.front().since < before; over_.pop_front()) {
+      by_cookie_.erase(over_.front().cookie);
+    }
     std::erase_if(users_, [](const auto& each) { return each.second.expired(); });
   }
 
@@ -90,8 +90,13 @@ class Table {
   // Far longer than gRPC needs to let go of a connection that is over.
   static constexpr std::chrono::seconds kKept{60};
 
+  struct Over {
+    std::chrono::steady_clock::time_point since;
+    uint64_t cookie;
+  };
+
   Mutex mutex_;
-  size_t over_ MRD_GUARDED_BY(mutex_) = 0;  // Of those in by_cookie_.
+  std::deque<Over> over_ MRD_GUARDED_BY(mutex_);  // Of those in by_cookie_, the first one first.
   std::unordered_map<uint64_t, std::shared_ptr<Guarded>> by_cookie_ MRD_GUARDED_BY(mutex_);
   std::unordered_map<uint32_t, std::weak_ptr<UserCalls>> users_ MRD_GUARDED_BY(mutex_);
 };
