@@ -31,12 +31,12 @@ std::chrono::nanoseconds CpuOf(pid_t pid) {
 class ManyRegionsTest : public EachFabricTest {
  protected:
   static constexpr int kRegions = 100;  // Of each session.
-  // The promise is 0.1. Measured are 0.07 to 0.24, by machine, for the most part in gRPC's timers
-  // of a thousand connections: this holds it where it is.
-  static constexpr double kIdlePercent = 0.4;
-  // The promise is 600. Measured are 516 to 604: each lease has one pointer more since it may be
-  // written down. This holds it where it is.
-  static constexpr double kBytesARegion = 640;
+  // The promise is 0.1. Measured are 0.07 to 0.24, by machine: gRPC's pollers wake up twice a
+  // second, and it looks at its timers of a thousand connections. Where each wake-up is dear, as in
+  // some virtual machines, a daemon with one session tells it: 0.08 beside 0.2.
+  static constexpr double kIdlePercent = 0.2;
+  static constexpr double kIdleTimesOneSession = 3;
+  static constexpr double kBytesARegion = 600;
 
   // One region, in a call that can be repeated, as the client library makes it.
   void Hold(RawClient& client, uint64_t buffer, int number) {
@@ -86,12 +86,16 @@ TEST_P(ManyRegionsTest, AHundredOfEachOfAThousandSessions) {
   std::this_thread::sleep_for(seconds(8));
   // The machine's other work only adds to each of these: the least is the daemon's.
   double idle = 100;
-  for (int window = 0; window < 3 || (window < 10 && idle > kIdlePercent); ++window) {
+  double idle_of_one = 100;
+  const auto most = [&] { return std::max(kIdlePercent, kIdleTimesOneSession * idle_of_one); };
+  for (int window = 0; window < 3 || (window < 10 && idle > most()); ++window) {
     const auto cpu = CpuOf(daemon().pid());
+    const auto cpu_of_one = CpuOf(quiet.pid());
     const auto began = Clock::now();
     std::this_thread::sleep_for(seconds(3));
-    const auto used = CpuOf(daemon().pid()) - cpu;
-    idle = std::min(idle, 100.0 * used / (Clock::now() - began));
+    const auto window_length = Clock::now() - began;
+    idle = std::min(idle, 100.0 * (CpuOf(daemon().pid()) - cpu) / window_length);
+    idle_of_one = std::min(idle_of_one, 100.0 * (CpuOf(quiet.pid()) - cpu_of_one) / window_length);
   }
 
   // In turns.
@@ -107,11 +111,13 @@ TEST_P(ManyRegionsTest, AHundredOfEachOfAThousandSessions) {
     ratio = std::min(ratio, with_all.p50() / with_one.p50());
     printf("register p50 %.1f us, of one session %.1f us\n", with_all.p50(), with_one.p50());
   }
-  printf("%.0f bytes a region; idle %.3f %% CPU; register p50 %.2f times one session's\n", each,
-         idle, ratio);
+  printf(
+      "%.0f bytes a region; idle %.3f %% CPU, with one session %.3f; register p50 %.2f times one "
+      "session's\n",
+      each, idle, idle_of_one, ratio);
   if (!kSanitized) {
     EXPECT_LE(each, kBytesARegion);
-    EXPECT_LE(idle, kIdlePercent);
+    EXPECT_LE(idle, most());
     EXPECT_LE(ratio, 1.2);
   }
   for (const auto& client : clients) client->HangUp();
