@@ -8,9 +8,6 @@ source /vm/guest/checks.sh
 source /vm/guest/rdma-setup.sh || exit 1
 scratch=$(mktemp -d)
 
-# "yes" once sessions live on in the next daemon: then an upgrade is to leave leases and keys as they are.
-adoption=no
-
 units=(mrd.service mrd.socket mrd-attach.socket mrd-admin.socket)
 # Images of containers keep packages from starting services by this; an operator's machine has none.
 rm -f /usr/sbin/policy-rc.d
@@ -93,10 +90,25 @@ applies() { as worker mrctl status | grep -q 'from the test'; }
 # What each session holds: lease, address, length, device, lkey and rkey.
 leases() { mrctl --json leases | grep -E '"(lease_id|addr|length|device|lkey|rkey)"'; }
 
+# A client on each device, and a stock peer that writes and reads at each without pause.
+declare -A client peer
+serves_peers() {
+  local device address
+  for device in "$RXE_DEVICE" "$SIW_DEVICE"; do
+    address=$RXE_ADDR
+    [[ $device = "$RXE_DEVICE" ]] || address=$SIW_ADDR
+    as worker mrctl register --size 64K --device "$device" --access local_write,remote_read,remote_write \
+      --listen "$address:0" --for 3000 >"$scratch/$device.said" 2>&1 &
+    client[$device]=$!
+    eventually 60 grep -q '^listening on ' "$scratch/$device.said" || { cat "$scratch/$device.said"; return 1; }
+    peer --connect "$address:$(sed -n 's/^listening on .*:\([0-9]*\),.*/\1/p' "$scratch/$device.said")" \
+      loop 3000 0 4096 --pause 1 >"$scratch/$device.peer" 2>&1 &
+    peer[$device]=$!
+    eventually 60 grep -q 'op=connect status=ok' "$scratch/$device.peer" || { cat "$scratch/$device.peer"; return 1; }
+  done
+}
+
 upgrades() {
-  as worker mrctl register --size 64K --all-devices --for 600 >"$scratch/keys" 2>"$scratch/notes" &
-  client=$!
-  eventually 20 grep -q "$RXE_DEVICE" "$scratch/keys" || { cat "$scratch/notes"; return 1; }
   leases >"$scratch/before" && [[ -s $scratch/before ]] || return 1
   local pid sockets
   pid=$(main_pid)
@@ -110,32 +122,28 @@ upgrades() {
   as worker mrctl register --size 64K --for 0
 }
 
-# The client that was there all the while.
-an_upgrade_leaves_leases_and_keys() {
-  kill -0 "$client" || { cat "$scratch/notes"; return 1; }
+# Those who were there all the while.
+leaves_leases_and_keys() {
+  kill -0 "${client[@]}" || { cat "$scratch"/*.said; return 1; }
   eventually 10 leases_are_the_same
 }
-
 leases_are_the_same() { leases | diff "$scratch/before" -; }
 
-# Without adoption a client has its regions at the next daemon, or has ended and said why; never does it hold what is gone.
-an_upgrade_is_told_to_clients() {
-  eventually 20 knows
-  local code=$?
-  cat "$scratch/notes"
-  return $code
-}
-knows() {
-  if kill -0 "$client" 2>/dev/null; then
-    leases | grep -q lkey
-  else
-    wait "$client"
-    [[ $? = 3 && -s $scratch/notes ]]
-  fi
+leaves_peers_at_it() {
+  local device failed=0
+  for device in "${!peer[@]}"; do
+    kill -TERM "${peer[$device]}"
+    wait "${peer[$device]}" || failed=1
+    cat "$scratch/$device.peer"
+    grep -q ' rounds_failed=0 ' "$scratch/$device.peer" || failed=1
+  done
+  kill "${client[@]}"
+  wait "${client[@]}"
+  return "$failed"
 }
 
 removes() {
-  kill "$client" 2>/dev/null
+  local client
   as worker mrctl register --size 64K --all-devices --for 600 >"$scratch/keys" 2>"$scratch/notes" &
   client=$!
   eventually 20 grep -q "$RXE_DEVICE" "$scratch/keys" || return 1
@@ -171,12 +179,10 @@ check "the daemon has one right and no way to others" is_hardened
 check "its manual is there, and its example of a policy is valid" has_its_manual
 check "members of group mrd are served, others are not" serves_members_of_its_group_only
 check "a policy in /etc/mrd is taken by a reload" takes_a_policy
+check "clients serve stock peers on both devices" serves_peers
 check "an upgrade restarts the service, not its sockets" upgrades
-if [[ $adoption = yes ]]; then
-  check "an upgrade leaves leases and keys" an_upgrade_leaves_leases_and_keys
-else
-  check "an upgrade is told to clients" an_upgrade_is_told_to_clients
-fi
+check "it leaves leases and keys" leaves_leases_and_keys
+check "no operation of the peers has failed" leaves_peers_at_it
 check "a removal stops all, and leaves the policy" removes
 check "installed again it is as before" comes_back
 check "a purge leaves the user alone" purges

@@ -33,7 +33,6 @@ another_is_there() {
   [[ $pid != "$1" && $pid != 0 ]]
 }
 another_serves() { another_is_there "$1" && serves; }
-nothing_but_the_ledger() { [[ $(stored) = 1 ]]; }
 
 scenario_end() {
   local code=$? name
@@ -199,8 +198,8 @@ stopped_and_started() {
   ask c register r b 0 8192 write,remote_read "$device"
   # Else its clients, which look for it, would have it started anew.
   systemctl stop mrd.service "${sockets[@]}"
-  nobody_has_regions
-  [[ $(stored) = 0 ]]
+  within "$SECOND_MS" nobody_has_regions
+  within "$SECOND_MS" stored_is 0
   systemctl start mrd
   within $((5 * SECOND_MS)) serves
   ask c lost
@@ -224,15 +223,30 @@ many_are_adopted() {
   done
 }
 
-# A device that goes away with what was adopted on it.
+# A device that goes away leaves the store too; the one that comes is another one.
 unplugged() {
-  local device=$1
-  serve c "$device" 65536
+  local device=$1 link=dummy-rxe type=rxe deletion before
+  [[ $device = "$RXE_DEVICE" ]] || link=dummy-siw type=siw
+  serve c "$device"
+  connect_peer p "$device" "$port"
   killed
-  source /vm/guest/rdma-plug.sh
-  unplug "$device"
-  within $((5 * SECOND_MS)) nobody_has_regions
-  plug "$device"
+  before=$(stored)
+  rdma link delete "$device" &
+  deletion=$!
+  ask c event DEVICE_REMOVED "$device"
+  wait "$deletion"
+  does p wait 10
+  # The contexts of both runs, and the connection.
+  within "$SECOND_MS" stored_is $((before - 3))
+  rdma_plug "$type" "$device" "$(address_of "$device")" "$link"
+  ask c event DEVICE_ADDED "$device"
+  within "$SECOND_MS" stored_is $((before - 2))
+  killed
+  ask c register new b 0 8192 write,remote_read "$device"
+  ask c listen "$(address_of "$device")" new
+  connect_peer q "$device" "$(field port)"
+  does q write 0 seed:4096:77 --confirm
+  ask c expect b 0 seed:4096:77
 }
 
 check "the daemon starts" systemctl start mrd
@@ -249,5 +263,6 @@ each_device "new memory over old connections, old memory over new ones" new_and_
 each_device "a client that dies meanwhile" dead_meanwhile
 each_device "leases that run out meanwhile" lapses_meanwhile
 scenario "10,000 regions of 100 sessions are taken over" many_are_adopted "$RXE_DEVICE"
+each_device "a device that goes away leaves the store" unplugged
 each_device "S26: stop and start" stopped_and_started
 checks_end
