@@ -43,8 +43,8 @@ scenario_end() {
   done
   kill_all "${talker_pid[@]}"
   # What the scenario had is gone: what is left in the store is the daemon's own.
-  within $((2 * SECOND_MS)) no_other_session || code=1
-  within $((2 * SECOND_MS)) nobody_has_regions || code=1
+  within "$PATIENCE_MS" no_other_session || code=1
+  within "$PATIENCE_MS" nobody_has_regions || code=1
   ((code == 0)) || { journal | tail -n 40 | sed 's/^/mrd| /'; rdma res; rdma res show mr; }
   exit "$code"
 }
@@ -55,13 +55,13 @@ killed() {
   local pid
   pid=$(main_pid)
   kill -KILL "$pid"
-  within $((5 * SECOND_MS)) another_serves "$pid" >/dev/null
+  within "$PATIENCE_MS" another_serves "$pid" >/dev/null
 }
 restarted() {
   local pid
   pid=$(main_pid)
   systemctl restart mrd
-  within $((5 * SECOND_MS)) another_serves "$pid" >/dev/null
+  within "$PATIENCE_MS" another_serves "$pid" >/dev/null
 }
 # Before the one that comes back has begun to serve.
 killed_quickly() {
@@ -69,9 +69,9 @@ killed_quickly() {
   for ((i = 0; i < 5; i++)); do
     pid=$(main_pid)
     kill -KILL "$pid" 2>/dev/null || true
-    within $((5 * SECOND_MS)) another_is_there "$pid" >/dev/null
+    within "$PATIENCE_MS" another_is_there "$pid" >/dev/null
   done
-  within $((5 * SECOND_MS)) serves
+  within "$PATIENCE_MS" serves
 }
 
 # NAME: its region's lease and keys.
@@ -148,7 +148,7 @@ new_and_old() {
   does o write 0 seed:4096:4 --confirm
   ask c expect n 0 seed:4096:4
   # ... and old memory by that which it was given for it.
-  within $((5 * SECOND_MS)) has_keys c r 2
+  within "$PATIENCE_MS" has_keys c r 2
   does o remote "$(field addr)" "$(field key0)" 65536
   does o write 4096 seed:4096:5 --confirm
   # Both go on over the next restart.
@@ -171,7 +171,7 @@ dead_meanwhile() {
   kill -KILL "$pid" "${talker_pid[c]}"
   wait "${talker_pid[c]}" || true
   forget c
-  within $((5 * SECOND_MS)) another_serves "$pid"
+  within "$PATIENCE_MS" another_serves "$pid"
   within "$SECOND_MS" nobody_has_regions
   does p wait 10
 }
@@ -186,7 +186,7 @@ lapses_meanwhile() {
   kill -STOP "$pid"
   sleep 2
   kill -KILL "$pid"
-  within $((5 * SECOND_MS)) another_serves "$pid"
+  within "$PATIENCE_MS" another_serves "$pid"
   within "$SECOND_MS" nobody_has_regions
 }
 
@@ -201,7 +201,7 @@ stopped_and_started() {
   within "$SECOND_MS" nobody_has_regions
   within "$SECOND_MS" stored_is 0
   systemctl start mrd
-  within $((5 * SECOND_MS)) serves
+  within "$PATIENCE_MS" serves
   ask c lost
 }
 
@@ -250,7 +250,7 @@ unplugged() {
 }
 
 check "the daemon starts" systemctl start mrd
-check "it serves" within $((10 * SECOND_MS)) serves
+check "it serves" within "$PATIENCE_MS" serves
 ((checks_failed == 0)) || { journal | tail -20; checks_end; exit 1; }
 if (($# > 0)); then
   each_device "$*" "$@"

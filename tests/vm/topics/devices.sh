@@ -44,10 +44,10 @@ a_link_that_goes_down_is_seen() {
   client c
   ip link set dummy-siw down
   # The daemon looks once a second at most.
-  within 10000 state_is DOWN
+  within "$PATIENCE_MS" state_is DOWN
   is "$RXE_DEVICE.state" ACTIVE
   ip link set dummy-siw up
-  within 10000 state_is ACTIVE
+  within "$PATIENCE_MS" state_is ACTIVE
 }
 state_is() {
   ask c devices

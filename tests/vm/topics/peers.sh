@@ -221,7 +221,7 @@ mrctl_listens() {
   "${client_as[@]}" mrctl register --json --size 1M --access write,remote_read --device "$1" \
     --listen "$where:0" >"$scratch/keys" 2>"$scratch/mrctl.err" &
   local mrctl=$!
-  within 20000 grep -q '"endpoint"' "$scratch/keys"
+  within "$PATIENCE_MS" grep -q '"endpoint"' "$scratch/keys"
   cat "$scratch/keys"
   json() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p" "$scratch/keys" | head -n 1; }
   connect_peer p "$1" "$(json local_port)"
