@@ -23,8 +23,6 @@ constexpr int kLookAgainMs = 10;
 
 // Without any daemon.
 constexpr std::chrono::seconds kLongestAway{60};
-// What the daemon's clock and ours may differ in when AttachWelcome.resume_within is over.
-constexpr milliseconds kResumeMargin{2000};
 
 constexpr std::chrono::seconds kShortLife{5};
 
@@ -58,11 +56,7 @@ void Keeper::Run() {
 
 void Keeper::Installed(const v1::AttachWelcome& welcome) {
   token_ = welcome.token();
-  resume_within_ = std::nullopt;
-  if (welcome.has_resume_within()) {
-    resume_within_ = std::chrono::seconds(welcome.resume_within().seconds()) +
-                     milliseconds(welcome.resume_within().nanos() / 1'000'000);
-  }
+  resumes_ = welcome.has_resume_within();
   revoked_ = false;
   installed_ = Clock::now();
 }
@@ -129,16 +123,16 @@ bool Keeper::Recover(Gone how) {
       how == Gone::kNonsense ? "sent a packet that is not of the attach protocol" : "hung up");
   const bool restores = session_.on_loss() == OnLoss::kRestore;
   // A daemon that talks nonsense keeps no session of ours.
-  if (how != Gone::kHungUp || (!resume_within_ && !restores)) return Lose(why);
+  if (how != Gone::kHungUp || (!resumes_ && !restores)) return Lose(why);
 
   session_.state().Disconnect();
   const auto give_up = now + kLongestAway;
-  if (!resume_within_) return Restore(std::nullopt, give_up);
+  if (!resumes_) return Restore(std::nullopt, give_up);
 
+  // How long it is kept, the daemon knows: it may be restarted several times meanwhile.
   auto again =
       Reattach(session_.parameters(), token_,
                {.give_up = give_up,
-                .within = *resume_within_ + kResumeMargin,
                 .first_pause = FirstPause(short_lives_, milliseconds(2), milliseconds(250))},
                stop_.get());
   if (absl::IsCancelled(again.status())) return false;

@@ -50,7 +50,7 @@ class Keeper final {
 
   // The thread's own.
   std::string token_;
-  std::optional<std::chrono::milliseconds> resume_within_;
+  bool resumes_ = false;  // The daemon keeps the session over its restart.
   Clock::time_point installed_;
   int short_lives_ = 0;  // Connections in a row that were lost soon.
   bool revoked_ = false;

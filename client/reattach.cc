@@ -53,13 +53,11 @@ absl::StatusOr<Attached> Reattach(const AttachParameters& parameters, const std:
                                   const ReattachLimits& limits, int stop) {
   const absl::Status stopped = absl::CancelledError("attaching was given up");
   const auto began = Clock::now();
-  auto give_up = limits.give_up;
-  bool connected = false;
   milliseconds pause = limits.first_pause;
   for (;;) {
     if (!Sleep(pause, stop)) return stopped;
     AttachParameters now = parameters;
-    now.timeout = std::clamp(std::chrono::ceil<milliseconds>(give_up - Clock::now()),
+    now.timeout = std::clamp(std::chrono::ceil<milliseconds>(limits.give_up - Clock::now()),
                              milliseconds(1), parameters.timeout);
     absl::Status why;
     auto socket = ConnectAttachSocket(now.path, now.admin, std::min(now.timeout, kConnectTime));
@@ -67,9 +65,6 @@ absl::StatusOr<Attached> Reattach(const AttachParameters& parameters, const std:
       why = socket.status();
       pause = Pause(began, milliseconds(5), milliseconds(500));
     } else {
-      if (!std::exchange(connected, true) && limits.within) {
-        give_up = std::min(give_up, Clock::now() + *limits.within);
-      }
       SetSendTimeout(socket->get(), parameters.timeout);
       auto welcome = Handshake(socket->get(), now, token, stop);
       if (welcome.ok()) return Attached{std::move(*socket), std::move(*welcome)};
@@ -78,7 +73,7 @@ absl::StatusOr<Attached> Reattach(const AttachParameters& parameters, const std:
       if (ForGood(why, token.empty())) return why;
       pause = Pause(began, milliseconds(20), milliseconds(2000));
     }
-    if (Clock::now() + pause >= give_up) return why;
+    if (Clock::now() + pause >= limits.give_up) return why;
   }
 }
 

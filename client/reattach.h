@@ -3,7 +3,6 @@
 #define MRD_CLIENT_REATTACH_H_
 
 #include <chrono>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -13,8 +12,6 @@ namespace mrd::internal {
 
 struct ReattachLimits {
   std::chrono::steady_clock::time_point give_up;
-  // From when the daemon can be connected to; nothing: until `give_up`.
-  std::optional<std::chrono::milliseconds> within = {};
   // Before the first try, so that a client that is hung up on again and again does not hammer.
   std::chrono::milliseconds first_pause{0};
 };

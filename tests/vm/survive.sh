@@ -18,6 +18,7 @@ source /job/topics/lib.sh
 source /job/topics/calibrate.sh
 calibrate
 sockets=(mrd.socket mrd-attach.socket mrd-admin.socket)
+drop_in=/run/systemd/system/mrd.service.d
 
 main_pid() { systemctl show -p MainPID --value mrd; }
 stored() { systemctl show -p NFileDescriptorStore --value mrd; }
@@ -42,6 +43,7 @@ scenario_end() {
     ((code == 0)) || sed "s/^/$name! /" "$scratch/$name.err"
   done
   kill_all "${talker_pid[@]}"
+  [[ ! -e $drop_in ]] || { rm -r "$drop_in" && systemctl daemon-reload && restarted; } || code=1
   # What the scenario had is gone: what is left in the store is the daemon's own.
   within "$PATIENCE_MS" no_other_session || code=1
   within "$PATIENCE_MS" nobody_has_regions || code=1
@@ -223,6 +225,25 @@ many_are_adopted() {
   done
 }
 
+# The watchdog ends one that does not answer, and what it had goes on with the next.
+stuck() {
+  local device=$1 keys pid
+  serve c "$device" 65536
+  connect_peer p "$device" "$port"
+  keys=$(keys_of c)
+  mkdir -p "$drop_in"
+  printf '[Service]\nWatchdogSec=6s\n' >"$drop_in/watchdog.conf"
+  systemctl daemon-reload
+  restarted
+  pid=$(main_pid)
+  kill -STOP "$pid"
+  does p write 0 seed:4096:1 --confirm
+  within "$PATIENCE_MS" another_serves "$pid" >/dev/null
+  [[ $(keys_of c) = "$keys" ]]
+  does p write 0 seed:4096:2 --confirm
+  ask c expect b 0 seed:4096:2
+}
+
 # A device that goes away leaves the store too; the one that comes is another one.
 unplugged() {
   local device=$1 link=dummy-rxe type=rxe deletion before
@@ -234,8 +255,10 @@ unplugged() {
   rdma link delete "$device" &
   deletion=$!
   ask c event DEVICE_REMOVED "$device"
+  does p wait 30
+  # It has the device open too.
+  end_by p KILL
   wait "$deletion"
-  does p wait 10
   # The contexts of both runs, and the connection.
   within "$SECOND_MS" stored_is $((before - 3))
   rdma_plug "$type" "$device" "$(address_of "$device")" "$link"
@@ -263,6 +286,7 @@ each_device "new memory over old connections, old memory over new ones" new_and_
 each_device "a client that dies meanwhile" dead_meanwhile
 each_device "leases that run out meanwhile" lapses_meanwhile
 scenario "10,000 regions of 100 sessions are taken over" many_are_adopted "$RXE_DEVICE"
+each_device "a stuck daemon is ended by the watchdog" stuck
 each_device "a device that goes away leaves the store" unplugged
 each_device "S26: stop and start" stopped_and_started
 checks_end
