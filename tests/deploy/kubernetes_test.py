@@ -40,9 +40,9 @@ def check_rights(pod):
         devices = [key for key in container["resources"].get("limits", {}) if key.startswith("rdma/")]
         if bool(devices) != daemon:
             lines.append(f"{container['name']}: devices are mrd's, and mrd's alone")
-        mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
-        if "/run/mrd" not in mounts or ("/run/mrd-admin" in mounts) != daemon:
-            lines.append(f"{container['name']}: /run/mrd is everybody's, /run/mrd-admin mrd's alone")
+        mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+        if mounts.get("/run/mrd") != (not daemon) or ("/run" in mounts) != daemon or "/run/mrd-admin" in mounts:
+            lines.append(f"{container['name']}: /run/mrd is mrd's to write, /run mrd's alone, which makes /run/mrd-admin")
     if not pod.get("hostNetwork") or not pod.get("hostUsers"):
         lines.append("mrd shares the host's network and user namespaces")
     return lines
@@ -102,6 +102,9 @@ def faults(document):
             lambda pod: pod.update(hostNetwork=False),
             lambda pod: pod.pop("hostUsers"),
             lambda pod: pod["volumes"][0].update(emptyDir={}, hostPath={"path": "/x"}),
+            lambda pod: pod["containers"][0]["volumeMounts"][0].update(mountPath="/run/mrd-admin"),
+            lambda pod: [mount.update(readOnly=not mount.get("readOnly", False)) for each in pod["containers"]
+                         for mount in each["volumeMounts"] if mount["mountPath"] == "/run/mrd"],
             lambda pod: pod["containers"][0].update(image="mrd:0.0.0"),
             lambda pod: pod["containers"][0]["securityContext"].pop("capabilities"),
             lambda pod: pod["containers"][0]["securityContext"]["capabilities"].pop("add"),
