@@ -32,7 +32,7 @@ builds() {
 
 starts() {
   "${containers[@]}" run -d --name mrd --network host --cap-drop all --cap-add IPC_LOCK --device /dev/infiniband \
-    --ulimit memlock=-1:-1 --ulimit nofile=131072:131072 --read-only --tmpfs /run -v "$pod/sockets:/run/mrd" mrd || return 1
+    --ulimit memlock=-1:-1 --ulimit nofile=131072:131072 --read-only --tmpfs /run:mode=1777 -v "$pod/sockets:/run/mrd" mrd || return 1
   is_ready || { "${containers[@]}" logs mrd; return 1; }
 }
 is_ready() { eventually admin status >/dev/null 2>&1; }
