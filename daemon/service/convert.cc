@@ -216,6 +216,26 @@ void ToProto(const broker::GenerationView& view, v1::Generation* generation) {
 }
 
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {
+void ToProto(const broker::Outlook& outlook, v1::Survival* survival) {
+  const auto set = [](const broker::Outlook::Fate& from, v1::Survival::Fate* fate) {
+    fate->set_go_on(from.go_on);
+    fate->set_end(from.end);
+  };
+  set(outlook.sessions, survival->mutable_sessions());
+  set(outlook.regions, survival->mutable_regions());
+  set(outlook.endpoints, survival->mutable_endpoints());
+  for (const broker::GenerationView& view : outlook.old_generations) {
+    ToProto(view, survival->add_old_generations());
+  }
+}
+
+void ToProto(broker::ledger::Ledger& ledger, size_t awaited, v1::Store* store) {
+  store->set_limit(ledger.store().limit());
+  store->set_used(ledger.store().used());
+  store->set_ledger_bytes(ledger.slots().bytes());
+  store->set_sessions_awaited(awaited);
+}
+
   endpoint->set_generation(view.info.generation);
   endpoint->set_survives(view.survives);
   endpoint->set_endpoint_id(view.id);

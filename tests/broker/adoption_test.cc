@@ -296,7 +296,7 @@ TEST_F(AdoptionTest, OldLeasesGetKeysForNewConnections) {
     EXPECT_EQ(broker_->books().Used(kUid).regions, 2u);
   }
   EXPECT_EQ(Records(Kind::kLease), 1u);
-  const auto generations = Generations(*broker_);
+  const auto generations = Generations(*broker_, broker_->All());
   ASSERT_EQ(generations.size(), 2u);
   EXPECT_TRUE(generations[0].newest);
   EXPECT_EQ(generations[0].regions, 1u);

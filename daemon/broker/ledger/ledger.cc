@@ -85,6 +85,15 @@ void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device
 }
 
 void Ledger::AdoptDevice(const fabric::DeviceInfo& device, Record record, StoredFd stored) {
+std::set<std::pair<std::string, uint64_t>> Ledger::KeptDevices() {
+  std::set<std::pair<std::string, uint64_t>> kept;
+  MutexLock lock(devices_mutex_);
+  for (const auto& [opening, what] : devices_) {
+    if (what.record) kept.insert(opening);
+  }
+  return kept;
+}
+
   MutexLock lock(devices_mutex_);
   devices_[{device.name, device.generation}] = {std::move(stored), std::move(record)};
 }
