@@ -25,7 +25,8 @@ uint64_t Mix(uint64_t hash, uint64_t more) {
 }
 
 // Of the parameters of a request: two requests of one id must agree in them. 64 bits serve: a
-// client could mistake only its own requests for one another.
+// client could mistake only its own requests for one another. It is in the ledger, and a repeat may
+// come to the next version: a parameter that is added there changes nothing where it is absent.
 uint64_t Fingerprint(const broker::RegisterSpec& spec) {
   static_assert(std::has_unique_object_representations_v<broker::RangeSpec>);
   const std::hash<std::string_view> hash_of;
@@ -215,7 +216,6 @@ void ToProto(const broker::GenerationView& view, v1::Generation* generation) {
   generation->set_endpoints(view.endpoints);
 }
 
-void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {
 void ToProto(const broker::Outlook& outlook, v1::Survival* survival) {
   const auto set = [](const broker::Outlook::Fate& from, v1::Survival::Fate* fate) {
     fate->set_go_on(from.go_on);
@@ -236,6 +236,7 @@ void ToProto(broker::ledger::Ledger& ledger, size_t awaited, v1::Store* store) {
   store->set_sessions_awaited(awaited);
 }
 
+void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {
   endpoint->set_generation(view.info.generation);
   endpoint->set_survives(view.survives);
   endpoint->set_endpoint_id(view.id);
