@@ -8,9 +8,6 @@ source /vm/guest/checks.sh
 source /vm/guest/rdma-setup.sh || exit 1
 scratch=$(mktemp -d)
 
-# "yes" once sessions live on in the next daemon: then an upgrade is to leave leases and keys as they are.
-adoption=no
-
 units=(mrd.service mrd.socket mrd-attach.socket mrd-admin.socket)
 # Images of containers keep packages from starting services by this; an operator's machine has none.
 rm -f /usr/sbin/policy-rc.d
@@ -111,28 +108,15 @@ upgrades() {
 }
 
 # The client that was there all the while.
-an_upgrade_leaves_leases_and_keys() {
+leaves_leases_and_keys() {
   kill -0 "$client" || { cat "$scratch/notes"; return 1; }
   eventually 10 leases_are_the_same
 }
+is_undone() {
+  dpkg -i --force-downgrade /job/first/*.deb && leaves_leases_and_keys && dpkg -i /job/next/*.deb && leaves_leases_and_keys
+}
 
 leases_are_the_same() { leases | diff "$scratch/before" -; }
-
-# Without adoption a client has its regions at the next daemon, or has ended and said why; never does it hold what is gone.
-an_upgrade_is_told_to_clients() {
-  eventually 20 knows
-  local code=$?
-  cat "$scratch/notes"
-  return $code
-}
-knows() {
-  if kill -0 "$client" 2>/dev/null; then
-    leases | grep -q lkey
-  else
-    wait "$client"
-    [[ $? = 3 && -s $scratch/notes ]]
-  fi
-}
 
 removes() {
   kill "$client" 2>/dev/null
@@ -172,11 +156,8 @@ check "its manual is there, and its example of a policy is valid" has_its_manual
 check "members of group mrd are served, others are not" serves_members_of_its_group_only
 check "a policy in /etc/mrd is taken by a reload" takes_a_policy
 check "an upgrade restarts the service, not its sockets" upgrades
-if [[ $adoption = yes ]]; then
-  check "an upgrade leaves leases and keys" an_upgrade_leaves_leases_and_keys
-else
-  check "an upgrade is told to clients" an_upgrade_is_told_to_clients
-fi
+check "an upgrade leaves leases and keys" leaves_leases_and_keys
+check "an upgrade that is undone leaves them too" is_undone
 check "a removal stops all, and leaves the policy" removes
 check "installed again it is as before" comes_back
 check "a purge leaves the user alone" purges
