@@ -167,9 +167,11 @@ absl::StatusOr<std::vector<v1::Device>> Client::ListDevices() const {
   return std::vector<v1::Device>(response.devices().begin(), response.devices().end());
 }
 
-absl::StatusOr<v1::GetStatusResponse> Client::GetStatus() const {
+absl::StatusOr<v1::GetStatusResponse> Client::GetStatus(StatusOptions options) const {
+  v1::GetStatusRequest request;
+  request.set_survival(options.survival);
   v1::GetStatusResponse response;
-  absl::Status status = session_->rpc().GetStatus(&response, session_->call_timeout());
+  absl::Status status = session_->rpc().GetStatus(request, &response, session_->call_timeout());
   if (!status.ok()) return status;
   return response;
 }

@@ -132,6 +132,12 @@ struct ConnectOptions {
   std::string domain = {};                                   // Where it lies; see ListenOptions.
 };
 
+struct StatusOptions {
+  // What of this user's a restart of the daemon would leave: GetStatusResponse.survival. Not set by
+  // daemons that do not know of it.
+  bool survival = false;
+};
+
 class Client final {
  public:
   // Attaches this process. Errors name the path tried, why it failed and what to do.
@@ -237,7 +243,7 @@ class Client final {
   // What there is. -----------------------------------------------------------
 
   absl::StatusOr<std::vector<v1::Device>> ListDevices() const;
-  absl::StatusOr<v1::GetStatusResponse> GetStatus() const;
+  absl::StatusOr<v1::GetStatusResponse> GetStatus(StatusOptions options = {}) const;
 
   // Admins: of all sessions. Others get POLICY_DENIED. -------------------------
 

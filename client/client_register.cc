@@ -73,8 +73,8 @@ absl::Status Client::RegisterInto(const RegisterOptions& options, std::span<cons
   auto* response = google::protobuf::Arena::CreateMessage<v1::RegisterResponse>(&arena);
 
   auto batch = std::make_shared<internal::RegionBatch>(ranges.size());
-  batch->spec = {options.devices, options.all_devices, options.preset,       options.flags,
-                 options.domain,  options.ttl,         options.release_after};
+  batch->spec = {options.devices, options.all_devices, options.preset,        options.flags,
+                 options.domain,  options.ttl,         options.release_after, options.newest_only};
   request->mutable_ranges()->Reserve(static_cast<int>(ranges.size()));
   for (size_t i = 0; i < ranges.size(); ++i) {
     const Range& range = ranges[i];

@@ -74,6 +74,11 @@ struct RegisterOptions {
   std::function<bool(const v1::AttachEvent::Progress&)> on_progress = {};
   // Has the daemon close its descriptors of these buffers with the call, as Buffer::Release does.
   bool release_after = false;
+  // For connections made since the last restart of the daemon and from now on only: in the newest
+  // generation of each device. Else the region is also registered, and booked once more, in those
+  // of before in which a connection of the session lies, which reach it then; where a device's
+  // driver cannot do that the call is refused (UNSUPPORTED).
+  bool newest_only = false;
 };
 
 class Region final {

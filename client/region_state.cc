@@ -11,6 +11,7 @@ void RegionSpec::Fill(v1::RegisterRequest* request) const {
   for (const v1::AccessFlag flag : flags) request->mutable_access()->add_flags(flag);
   request->set_release_after(release_after);
   request->set_domain(domain);
+  request->set_newest_only(newest_only);
   if (ttl.count() == 0) return;
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(ttl);
   request->mutable_ttl()->set_seconds(seconds.count());

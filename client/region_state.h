@@ -29,6 +29,7 @@ struct RegionSpec {
   std::string domain;
   std::chrono::nanoseconds ttl{0};
   bool release_after = false;
+  bool newest_only = false;
 
   bool operator==(const RegionSpec&) const = default;
   // All but the ranges and the request id.

@@ -323,9 +323,10 @@ absl::Status Rpc::ListDevices(v1::ListDevicesResponse* response, Duration timeou
   });
 }
 
-absl::Status Rpc::GetStatus(v1::GetStatusResponse* response, Duration timeout) {
+absl::Status Rpc::GetStatus(const v1::GetStatusRequest& request, v1::GetStatusResponse* response,
+                            Duration timeout) {
   return Repeating("GetStatus", timeout, [&](grpc::ClientContext* context) {
-    return stubs_->sessions.GetStatus(context, v1::GetStatusRequest(), response);
+    return stubs_->sessions.GetStatus(context, request, response);
   });
 }
 

@@ -87,7 +87,7 @@ class Rpc final {
                            Duration timeout);
   absl::Status ListLeases(const v1::ListLeasesRequest&, v1::ListLeasesResponse*, Duration timeout);
   absl::Status ListDevices(v1::ListDevicesResponse*, Duration timeout);
-  absl::Status GetStatus(v1::GetStatusResponse*, Duration timeout);
+  absl::Status GetStatus(const v1::GetStatusRequest&, v1::GetStatusResponse*, Duration timeout);
   absl::Status ListSessions(const v1::ListSessionsRequest&, v1::ListSessionsResponse*,
                             Duration timeout);
   absl::Status ListAllLeases(const v1::ListAllLeasesRequest&, v1::ListAllLeasesResponse*,

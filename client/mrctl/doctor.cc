@@ -89,7 +89,7 @@ bool AskDaemon(const GlobalOptions& options, Findings* findings, std::string* fa
     findings->push_back(
         Told("version", "mrctl is " + std::string(mrd::kVersion) + ", the daemon " + version));
   }
-  const auto status = client->GetStatus();
+  const auto status = client->GetStatus({.survival = true});
   if (!status.ok()) {
     findings->push_back(Problem("calls", std::string(status.status().message()),
                                 "The socket mrd.sock does not answer: see the daemon's log."));
@@ -125,6 +125,7 @@ bool AskDaemon(const GlobalOptions& options, Findings* findings, std::string* fa
   }
   Add(CheckDevices(*fabric, *devices), findings);
   Add(CheckAllowed(status->policy(), *devices), findings);
+  Add(CheckSurvival(*status), findings);
   return true;
 }
 

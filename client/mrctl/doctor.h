@@ -14,6 +14,7 @@
 #include "mrd/v1/device.pb.h"
 #include "mrd/v1/mrctl.pb.h"
 #include "mrd/v1/policy.pb.h"
+#include "mrd/v1/session.pb.h"
 
 namespace mrctl {
 
@@ -60,6 +61,10 @@ Findings CheckDevices(const std::string& fabric, const std::vector<mrd::v1::Devi
 // Whether the rule that applies here lets it use one of them.
 Findings CheckAllowed(const mrd::v1::AppliedPolicy& policy,
                       const std::vector<mrd::v1::Device>& devices);
+
+// The service manager's store: what of this user's (of everybody's, for an admin) a restart of the
+// daemon would end, and what is still held of before one.
+Findings CheckSurvival(const mrd::v1::GetStatusResponse& status);
 
 // What a person reads: a line a finding, its remedy below it, and a last line that sums up.
 std::string DoctorText(const Findings& findings);

@@ -216,6 +216,8 @@ void Endpoints::WriteDown(const SessionRef& session, Endpoint& endpoint, const N
   ledger::pb::Endpoint record = RecordOf(*session, endpoint, named);
   absl::Status failed;
   if (endpoint.connection) {
+    // Which the log has said of the device.
+    if (!ledger->KeptDevices().contains({endpoint.info.device, endpoint.info.generation})) return;
     auto stored = ledger->Keep(endpoint.connection->handles().fd);
     failed = stored.status();
     if (stored.ok()) {

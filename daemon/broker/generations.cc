@@ -50,13 +50,13 @@ std::map<Key, Part, NewestFirst> PartsOf(Session& session) {
 
 }  // namespace
 
-std::vector<GenerationView> Generations(Broker& broker) {
+std::vector<GenerationView> Generations(Broker& broker, const std::vector<SessionRef>& sessions) {
   std::map<Key, GenerationView, NewestFirst> views;
   std::map<Key, std::set<const fabric::Domain*>, NewestFirst> domains;
   for (const DeviceRef& device : broker.devices().Read()) {
     views[{device->name, device->generation}] = {.device = device, .newest = true};
   }
-  for (const SessionRef& session : broker.All()) {
+  for (const SessionRef& session : sessions) {
     for (const auto& [key, part] : PartsOf(*session)) {
       GenerationView& view = views[key];
       if (!view.device) view.device = part.device;
@@ -84,7 +84,7 @@ absl::StatusOr<uint64_t> LeaveGeneration(Broker& broker, const std::string& devi
                                          uint64_t generation, const std::string& reason) {
   const Key key(device, generation);
   bool known = false;
-  for (const GenerationView& view : Generations(broker)) {
+  for (const GenerationView& view : Generations(broker, broker.All())) {
     known |= view.device->name == device && view.device->generation == generation;
   }
   if (!known) {

@@ -20,8 +20,9 @@ struct GenerationView {
   uint64_t endpoints = 0;
 };
 
-// By device, the newest first. Looks at every session. May block.
-std::vector<GenerationView> Generations(Broker& broker);
+// By device, the newest first, with what these sessions have in each. Looks at each of them. May
+// block.
+std::vector<GenerationView> Generations(Broker& broker, const std::vector<SessionRef>& sessions);
 
 // Asks every session that has something in this generation to leave it, and returns how many those
 // are. Errors: GENERATION_UNKNOWN. May block.

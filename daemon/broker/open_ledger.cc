@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "daemon/broker/ledger/ledger.h"
+#include "daemon/broker/ledger/version.h"
 #include "spdlog/spdlog.h"
 
 namespace mrd::broker {
@@ -21,6 +22,20 @@ absl::StatusOr<std::unique_ptr<Slots>> NewLedger(ledger::Store& store) {
   if (!slots.ok()) return slots;
   if (auto added = store.Add(ledger::kFdName, (*slots)->fd()); !added.ok()) return added;
   return slots;
+}
+
+// From another version.
+void TakeOver(Slots& slots) {
+  const uint32_t version = slots.version();
+  if (version == ledger::kThisVersion.number) return;
+  spdlog::info(
+      "the ledger is of version {}, this daemon of version {}: what it does not know there it "
+      "leaves as it is",
+      version, ledger::kThisVersion.number);
+  slots.TakeOver();
+  // Who goes back from a version that crashes is not to lose what that one could not take over.
+  slots.SetCounter(Slots::kCrashedAdoptions, 0);
+  slots.SetCounter(Slots::kUnfinishedAdoptions, 0);
 }
 
 }  // namespace
@@ -47,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store&
   UniqueFd fd(std::move(found->second));
   fds.erase(found);
   auto slots = Slots::Open(std::move(fd));
+  if (slots.ok()) TakeOver(**slots);
   std::string why;
   if (!slots.ok()) {
     why = std::string(slots.status().message());

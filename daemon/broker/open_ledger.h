@@ -17,9 +17,9 @@ namespace mrd::broker {
 using StoredFds = std::multimap<std::string, UniqueFd>;
 
 // The ledger that is among `fds`, which is taken out, or a new one in the store. Where it cannot be
-// believed (there are two, it is damaged, of another version, or three adoptions in a row have
-// crashed), all of `fds` are closed and taken out of the store, which ends in the kernel what they
-// kept alive; the log says so. Errors: there can be no ledger at all.
+// believed (there are two, it is damaged, not for this version, or three adoptions in a row by this
+// version have crashed), all of `fds` are closed and taken out of the store, which ends in the
+// kernel what they kept alive; the log says so. Errors: there can be no ledger at all.
 absl::StatusOr<std::unique_ptr<ledger::Slots>> OpenLedger(StoredFds& fds, ledger::Store& store);
 
 // Closes all of them, and takes them out of the store.

@@ -25,6 +25,20 @@ void AddKeys(const Lease& lease, pb::Lease* record) {
   }
 }
 
+// In a record of before: keys that stay keep what another version has written of them.
+void SetKeys(const Lease& lease, pb::Lease* record) {
+  google::protobuf::RepeatedPtrField<pb::Key> before;
+  before.Swap(record->mutable_keys());
+  AddKeys(lease, record);
+  for (pb::Key& key : *record->mutable_keys()) {
+    const auto was = std::find_if(before.begin(), before.end(), [&key](const pb::Key& each) {
+      return each.handle() == key.handle() && each.generation() == key.generation() &&
+             each.device() == key.device();
+    });
+    if (was != before.end()) key.Swap(&*was);
+  }
+}
+
 pb::Lease RecordOf(const Session& session, const Lease& lease, const NamedDomain* named) {
   pb::Lease record;
   const LeaseView& view = lease.view;
@@ -148,8 +162,7 @@ absl::Status Rewrite(ledger::Ledger& ledger, Lease& lease) {
   pb::Lease record;
   if (!lease.written || !ledger.Read(lease.written->record, &record)) return absl::OkStatus();
   const uint64_t stamp = ledger.slots().stamp(lease.written->record.id());
-  record.clear_keys();
-  AddKeys(lease, &record);
+  SetKeys(lease, &record);
   for (const pb::Key& key : record.keys()) ledger.UsesHandle(key.handle());
   record.set_revision(record.revision() + 1);
   auto put = ledger.Put(record);

@@ -46,16 +46,6 @@ class AdminService : public Service {
   }
 
  private:
-  // Answers what looks into every session: not on a thread that takes calls.
-  template <typename AnyCall>
-  void Elsewhere(AnyCall* call, std::function<void()> answer) {
-    auto work = broker::Work::Begin(broker(), call->session());
-    if (!work.ok()) return call->Finish(work.status());
-    broker().registrar().SubmitCleanup(
-        call->session()->owner(),
-        [work = *std::move(work), answer = std::move(answer)] { answer(); });
-  }
-
   void ListSessions(Call<v1::ListSessionsRequest, v1::ListSessionsResponse>* call) {
     const size_t most = PageSize(call->request().page_size());
     const auto views = broker().Sessions(call->request().after_session_id(), most + 1);
@@ -117,15 +107,11 @@ class AdminService : public Service {
   }
 
   void ListGenerations(Call<v1::ListGenerationsRequest, v1::ListGenerationsResponse>* call) {
-    for (const broker::GenerationView& view : broker::Generations(broker())) {
+    for (const broker::GenerationView& view : broker::Generations(broker(), broker().All())) {
       ToProto(view, call->response().add_generations());
     }
     if (broker::ledger::Ledger* const ledger = broker().ledger()) {
-      v1::Store* const store = call->response().mutable_store();
-      store->set_limit(ledger->store().limit());
-      store->set_used(ledger->store().used());
-      store->set_ledger_bytes(ledger->slots().bytes());
-      store->set_sessions_awaited(broker().awaited());
+      ToProto(*ledger, broker().awaited(), call->response().mutable_store());
     }
     call->Finish(absl::OkStatus());
   }

@@ -25,7 +25,8 @@ uint64_t Mix(uint64_t hash, uint64_t more) {
 }
 
 // Of the parameters of a request: two requests of one id must agree in them. 64 bits serve: a
-// client could mistake only its own requests for one another.
+// client could mistake only its own requests for one another. It is in the ledger, and a repeat may
+// come to the next version: a parameter that is added there changes nothing where it is absent.
 uint64_t Fingerprint(const broker::RegisterSpec& spec) {
   static_assert(std::has_unique_object_representations_v<broker::RangeSpec>);
   const std::hash<std::string_view> hash_of;
@@ -213,6 +214,26 @@ void ToProto(const broker::GenerationView& view, v1::Generation* generation) {
   generation->set_domains(view.domains);
   generation->set_regions(view.regions);
   generation->set_endpoints(view.endpoints);
+}
+
+void ToProto(const broker::Outlook& outlook, v1::Survival* survival) {
+  const auto set = [](const broker::Outlook::Fate& from, v1::Survival::Fate* fate) {
+    fate->set_go_on(from.go_on);
+    fate->set_end(from.end);
+  };
+  set(outlook.sessions, survival->mutable_sessions());
+  set(outlook.regions, survival->mutable_regions());
+  set(outlook.endpoints, survival->mutable_endpoints());
+  for (const broker::GenerationView& view : outlook.old_generations) {
+    ToProto(view, survival->add_old_generations());
+  }
+}
+
+void ToProto(broker::ledger::Ledger& ledger, size_t awaited, v1::Store* store) {
+  store->set_limit(ledger.store().limit());
+  store->set_used(ledger.store().used());
+  store->set_ledger_bytes(ledger.slots().bytes());
+  store->set_sessions_awaited(awaited);
 }
 
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint) {

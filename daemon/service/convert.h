@@ -9,14 +9,16 @@
 #include "daemon/broker/broker.h"
 #include "daemon/broker/endpoints.h"
 #include "daemon/broker/generations.h"
+#include "daemon/broker/ledger/ledger.h"
+#include "daemon/broker/outlook.h"
 #include "google/protobuf/duration.pb.h"
 #include "google/protobuf/timestamp.pb.h"
-#include "mrd/v1/admin.pb.h"
 #include "mrd/v1/device.pb.h"
 #include "mrd/v1/domain.pb.h"
 #include "mrd/v1/endpoint.pb.h"
 #include "mrd/v1/registration.pb.h"
 #include "mrd/v1/session.pb.h"
+#include "mrd/v1/survival.pb.h"
 
 namespace mrd::service {
 
@@ -41,6 +43,9 @@ void ToProto(const broker::DomainView& view, v1::Domain* domain);
 void ToProto(const fabric::DeviceInfo& info, v1::Device* device);
 void ToProto(const broker::SessionView& view, v1::Session* session);
 void ToProto(const broker::GenerationView& view, v1::Generation* generation);
+void ToProto(const broker::Outlook& outlook, v1::Survival* survival);
+// `awaited`: sessions that have not come back.
+void ToProto(broker::ledger::Ledger& ledger, size_t awaited, v1::Store* store);
 void ToProto(const broker::EndpointView& view, v1::Endpoint* endpoint);
 // REQUIRES: it is drained.
 void ToProto(const broker::DrainView& view, v1::Drain* drain);

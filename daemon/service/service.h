@@ -3,6 +3,7 @@
 #ifndef MRD_DAEMON_SERVICE_SERVICE_H_
 #define MRD_DAEMON_SERVICE_SERVICE_H_
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -45,6 +46,16 @@ class Service {
     method->handle = std::move(handle);
     methods_.push_back(method);
     for (int i = 0; i < environment_.takers; ++i) Call<Request, Response>::Wait(method.get());
+  }
+
+  // Answers what looks into sessions: not on a thread that takes calls.
+  template <typename AnyCall>
+  void Elsewhere(AnyCall* call, std::function<void()> answer) {
+    auto work = broker::Work::Begin(broker(), call->session());
+    if (!work.ok()) return call->Finish(work.status());
+    broker().registrar().SubmitCleanup(
+        call->session()->owner(),
+        [work = *std::move(work), answer = std::move(answer)] { answer(); });
   }
 
  private:

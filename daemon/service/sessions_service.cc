@@ -47,7 +47,23 @@ class SessionsService : public Service {
       all->set_mapped_buffers(totals.mappings);
       all->set_connections(totals.booked.connections);
     }
-    call->Finish(absl::OkStatus());
+    if (!call->request().survival()) return call->Finish(absl::OkStatus());
+    Elsewhere(call, [=, this] {
+      LookAhead(*call->session(), call->response().mutable_survival());
+      call->Finish(absl::OkStatus());
+    });
+  }
+
+  void LookAhead(const broker::Session& asking, v1::Survival* survival) {
+    std::vector<broker::SessionRef> sessions;
+    for (broker::SessionRef& each : broker().All()) {
+      if (each->id == asking.id || each->identity.admin) continue;
+      if (asking.identity.admin || each->user == asking.user) sessions.push_back(std::move(each));
+    }
+    ToProto(broker::LookAhead(broker(), sessions), survival);
+    if (broker::ledger::Ledger* const ledger = broker().ledger()) {
+      ToProto(*ledger, broker().awaited(), survival->mutable_store());
+    }
   }
 
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();

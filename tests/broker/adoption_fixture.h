@@ -55,7 +55,7 @@ class FakeStore final : public ledger::Store {
 
 class AdoptionTest : public BrokerTest {
  protected:
-  AdoptionTest() : BrokerTest("devices=fake0"), slots_(*Slots::Create()) {
+  AdoptionTest() : BrokerTest("devices=fake0;fake0.odp=1"), slots_(*Slots::Create()) {
     session_.set_id(3);
     session_.set_token(kToken, 16);
     session_.set_pid(kPid);

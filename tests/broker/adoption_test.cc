@@ -296,7 +296,7 @@ TEST_F(AdoptionTest, OldLeasesGetKeysForNewConnections) {
     EXPECT_EQ(broker_->books().Used(kUid).regions, 2u);
   }
   EXPECT_EQ(Records(Kind::kLease), 1u);
-  const auto generations = Generations(*broker_);
+  const auto generations = Generations(*broker_, broker_->All());
   ASSERT_EQ(generations.size(), 2u);
   EXPECT_TRUE(generations[0].newest);
   EXPECT_EQ(generations[0].regions, 1u);
@@ -348,13 +348,20 @@ TEST_F(AdoptionTest, ALedgerIsLookedForOnceAndReplacedWhereItCannotBeBelieved) {
   StoredFds fds;
   fds.emplace("ledger", dup(slots_->fd()));
   Put(Kind::kSession, session_);
-  for (int start = 0; start < 5; ++start) {  // Each is killed before it is through.
+  const auto expect_kept = [&] {
     StoredFds again;
     again.emplace("ledger", dup(slots_->fd()));
     const auto opened = OpenLedger(again, store);
     ASSERT_TRUE(opened.ok());
     EXPECT_THAT(store.names(), IsEmpty()) << "nothing was given up";
-  }
+  };
+  for (int start = 0; start < 5; ++start) expect_kept();  // Each is killed before it is through.
+  // It was another version that crashed.
+  slots_->SetCounter(Slots::kCrashedAdoptions, 3);
+  const uint32_t other = slots_->version() + 1;
+  ASSERT_EQ(pwrite(slots_->fd(), &other, sizeof other, 8), 4);
+  expect_kept();
+  EXPECT_EQ(slots_->version(), other - 1);
   slots_->SetCounter(Slots::kCrashedAdoptions, 3);
   fds.emplace("f9", UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC)));
   store.Add("f9", 0).IgnoreError();

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/broker/ledger/version.h"
+
 namespace mrd::broker::ledger {
 namespace {
 
@@ -92,13 +94,76 @@ TEST(SlotsTest, WhatIsNoLedgerIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(Slots::Open(UniqueFd(open("/dev/null", O_RDWR))).status()));
 }
 
-TEST(SlotsTest, AnotherVersionIsNotRead) {
+// Where its head has them.
+constexpr off_t kVersionAt = 8, kCountersAt = 16, kOldestReaderAt = 80;
+
+void SetHead(const Slots& slots, off_t at, uint32_t value) {
+  ASSERT_EQ(pwrite(slots.fd(), &value, sizeof value, at), 4);
+}
+uint32_t Head(const Slots& slots, off_t at) {
+  uint32_t value = 0;
+  EXPECT_EQ(pread(slots.fd(), &value, sizeof value, at), 4);
+  return value;
+}
+
+TEST(SlotsTest, ItSaysWhichVersionWritesItAndWhichMayReadIt) {
   const auto slots = *Slots::Create();
-  const uint32_t other = 2;
-  ASSERT_EQ(pwrite(slots->fd(), &other, sizeof other, 8), 4);
-  const auto opened = Slots::Open(Dup(slots->fd()));
-  EXPECT_TRUE(absl::IsDataLoss(opened.status()));
-  EXPECT_NE(opened.status().message().find("version 2"), std::string::npos) << opened.status();
+  EXPECT_EQ(slots->version(), kThisVersion.number);
+  EXPECT_EQ(Head(*slots, kVersionAt), kThisVersion.number);
+  EXPECT_EQ(Head(*slots, kOldestReaderAt), kThisVersion.oldest_reader);
+}
+
+TEST(SlotsTest, ALaterVersionsIsReadWhereThatSaysSoAndIsThisOnesThen) {
+  const auto slots = *Slots::Create();
+  ASSERT_TRUE(slots->Put(Kind::kLease, "a lease").ok());
+  SetHead(*slots, kVersionAt, kThisVersion.number + 1);
+  SetHead(*slots, kOldestReaderAt, kThisVersion.number);
+  const auto next = Reopen(*slots);
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(next->version(), kThisVersion.number + 1);
+  EXPECT_THAT(All(*next, Kind::kLease), ElementsAre("a lease"));
+  next->TakeOver();
+  EXPECT_EQ(next->version(), kThisVersion.number);
+  EXPECT_EQ(Head(*slots, kOldestReaderAt), kThisVersion.number) << "its records are there still";
+}
+
+TEST(SlotsTest, WhatIsForOtherVersionsIsNotRead) {
+  const auto slots = *Slots::Create();
+  const auto refused = [&](uint32_t version, uint32_t oldest_reader) {
+    SetHead(*slots, kVersionAt, version);
+    SetHead(*slots, kOldestReaderAt, oldest_reader);
+    const auto opened = Slots::Open(Dup(slots->fd()));
+    EXPECT_TRUE(absl::IsDataLoss(opened.status())) << version << " " << oldest_reader;
+    return std::string(opened.status().message());
+  };
+  EXPECT_THAT(refused(kThisVersion.number + 2, kThisVersion.number + 1),
+              testing::HasSubstr("version " + std::to_string(kThisVersion.number + 2) +
+                                 ", for daemons from version " +
+                                 std::to_string(kThisVersion.number + 1) + " on"));
+  refused(kThisVersion.number + 1, 0);  // Which says nothing.
+  refused(kThisVersion.number, kThisVersion.number + 1);
+  refused(kThisVersion.oldest_written - 1, 0);
+}
+
+TEST(SlotsTest, KindsAndCountersOfOtherVersionsStay) {
+  const auto slots = *Slots::Create();
+  constexpr auto kUnknown = static_cast<Kind>(200);
+  const std::string large(1000, 'u');
+  ASSERT_TRUE(slots->Put(kUnknown, large).ok());
+  SetHead(*slots, kCountersAt + 7 * 8, 77);  // Of no Counter.
+  const auto next = Reopen(*slots);
+  ASSERT_NE(next, nullptr);
+  next->TakeOver();
+  for (int i = 0; i < 1000; ++i) {
+    const auto id = next->Put(Kind::kLease, std::string(i, 'y'));
+    ASSERT_TRUE(id.ok());
+    next->Erase(*id);
+    next->RaiseCounter(Slots::kNextId, i);
+  }
+  const auto again = Reopen(*next);
+  ASSERT_NE(again, nullptr);
+  EXPECT_THAT(All(*again, kUnknown), ElementsAre(large));
+  EXPECT_EQ(Head(*again, kCountersAt + 7 * 8), 77u);
 }
 
 // What is damaged is refused whole, or every record that is left is one that was written.

@@ -148,6 +148,79 @@ TEST(CheckAllowed, SaysThatARuleAllowsNoneOfTheDevicesHere) {
   EXPECT_TRUE(CheckAllowed(policy, devices).empty());
 }
 
+class DoctorSurvival : public testing::Test {
+ protected:
+  DoctorSurvival() {
+    status_.set_fabric("verbs");
+    status_.mutable_policy()->set_account("uid 7");
+    SetFate(survival_.mutable_sessions(), 2, 0);
+    SetFate(survival_.mutable_regions(), 3, 0);
+    SetFate(survival_.mutable_endpoints(), 1, 0);
+  }
+  static void SetFate(mrd::v1::Survival::Fate* fate, uint64_t go_on, uint64_t end) {
+    fate->set_go_on(go_on);
+    fate->set_end(end);
+  }
+  void SetStore(uint64_t used, uint64_t limit) {
+    survival_.mutable_store()->set_used(used);
+    survival_.mutable_store()->set_limit(limit);
+  }
+
+  mrd::v1::GetStatusResponse status_;
+  mrd::v1::Survival& survival_ = *status_.mutable_survival();
+};
+
+TEST_F(DoctorSurvival, SaysWhatGoesOnAndHowFullTheStoreIs) {
+  SetStore(5, 2000);
+  Expect(CheckSurvival(status_), "store", Finding::GOOD, "5 of at most 2000 descriptors");
+  Expect(CheckSurvival(status_), "restart", Finding::GOOD,
+         "2 sessions, 3 regions and 1 endpoint of uid 7 would go on");
+  EXPECT_EQ(CheckSurvival(status_).size(), 2u);
+  SetStore(1800, 2000);
+  Expect(CheckSurvival(status_), "store", Finding::WARNING, "FileDescriptorStoreMax=");
+  status_.mutable_session()->set_admin(true);
+  Expect(CheckSurvival(status_), "restart", Finding::GOOD, "1 endpoint would go on");
+}
+
+TEST_F(DoctorSurvival, SaysWhatEndsThoughThereIsAStore) {
+  SetStore(5, 5);
+  SetFate(survival_.mutable_endpoints(), 1, 4);
+  const Findings findings = CheckSurvival(status_);
+  ASSERT_EQ(findings.size(), 3u);
+  EXPECT_EQ(findings[1].state(), Finding::GOOD);
+  EXPECT_EQ(findings[2].state(), Finding::WARNING);
+  EXPECT_THAT(findings[2].text(), HasSubstr("4 endpoints of uid 7 would end"));
+  EXPECT_THAT(findings[2].remedy(), HasSubstr("while the store was full"));
+}
+
+TEST_F(DoctorSurvival, SaysThatKeysEndWithADaemonThatHasNoStore) {
+  SetFate(survival_.mutable_sessions(), 0, 2);
+  SetFate(survival_.mutable_regions(), 0, 3);
+  SetFate(survival_.mutable_endpoints(), 0, 0);
+  Expect(CheckSurvival(status_), "store", Finding::WARNING, "mrd.service");
+  Expect(CheckSurvival(status_), "store", Finding::WARNING, "2 sessions and 3 regions of uid 7");
+  EXPECT_EQ(CheckSurvival(status_).size(), 1u);
+  status_.set_fabric("soft");
+  Expect(CheckSurvival(status_), "store", Finding::NOTE, "soft");
+}
+
+TEST_F(DoctorSurvival, NamesTheGenerationsThatAreStillInUse) {
+  SetStore(5, 2000);
+  mrd::v1::Generation* const old = survival_.add_old_generations();
+  old->set_device("rxe0");
+  old->set_generation(4);
+  old->set_sessions(1);
+  old->set_endpoints(2);
+  Expect(CheckSurvival(status_), "generation", Finding::WARNING,
+         "rxe0, generation 4, of before a restart: 1 session and 2 endpoints of uid 7");
+  Expect(CheckSurvival(status_), "generation", Finding::WARNING, "mrctl generations leave rxe0 4");
+}
+
+TEST_F(DoctorSurvival, SaysThatAnOlderDaemonDoesNotTell) {
+  status_.clear_survival();
+  Expect(CheckSurvival(status_), "store", Finding::NOTE, "older");
+}
+
 TEST(DoctorText, ShowsEachRemedyBelowItsFinding) {
   EXPECT_EQ(DoctorText({Good("one", "is fine"), Warning("other", "is low", "Raise it.")}),
             "ok      one    is fine\n"

@@ -186,6 +186,22 @@ TEST_F(NewKeys, AreNotAskedForWhereTheDaemonWasNotRestarted) {
   EXPECT_TRUE(host_.services().added().empty());
 }
 
+// The daemon decides where it registers: it is told what the caller chose, again when the region is
+// made anew.
+TEST_F(NewKeys, ARegionMayBeForConnectionsFromNowOnOnly) {
+  Client client = Attach();
+  auto buffer = client.CreateBuffer(4096);
+  const Range range(*buffer);
+  ASSERT_TRUE(client.RegWrite(range).ok());
+  auto newest =
+      client.Register({.preset = v1::Access::REG_WRITE, .newest_only = true}, {&range, 1});
+  ASSERT_TRUE(newest.ok()) << newest.status();
+  const auto asked = host_.services().registers();
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_FALSE(asked[0].newest_only());
+  EXPECT_TRUE(asked[1].newest_only());
+}
+
 TEST_F(NewKeys, CanBeAddedBeforeAPeerIsToldOfThem) {
   Client client = Attach();
   auto buffer = client.CreateBuffer(4096);

@@ -158,9 +158,14 @@ TEST_P(MrctlAdminTest, DoctorSaysWhatItFound) {
   StartThis();
   const Outcome run = Mrctl({"doctor"});
   EXPECT_EQ(run.status, run.out.find("PROBLEM") == std::string::npos ? 0 : 1) << run.out;
-  for (const char* check : {"directory", "sockets", "group", "daemon", "identity", "populate"}) {
+  for (const char* check :
+       {"directory", "sockets", "group", "daemon", "identity", "store", "populate"}) {
     EXPECT_THAT(run.out, HasSubstr(check));
   }
+  EXPECT_EQ(run.out.find("mrd.service") != std::string::npos, device() != "soft0") << run.out;
+  RawClient client(dir());
+  client.RegisterAll(memory_);
+  EXPECT_THAT(Mrctl({"doctor"}).out, HasSubstr("now 1 session and 1 region of uid"));
   const Outcome json = Mrctl({"doctor", "--json"});
   const auto report = nlohmann::json::parse(json.out, nullptr, false);
   ASSERT_FALSE(report.is_discarded()) << json.out;

@@ -3,10 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -19,6 +16,7 @@
 
 #include "tests/e2e/process.h"
 #include "tests/e2e/raw_client.h"
+#include "tests/e2e/service_manager.h"
 #include "tests/host/notify_receiver.h"
 #include "tests/host/temporary_dir.h"
 
@@ -29,51 +27,21 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Beyond those that the daemon is to find: 3, 4 ...
-constexpr int kOutOfTheWay = 100;
-
-UniqueFd Listening(int type, const std::string& path) {
-  const UniqueFd made(socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  memcpy(address.sun_path, path.data(), path.size());
-  Require(bind(made.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-              listen(made.get(), 64) == 0,
-          path);
-  return UniqueFd(fcntl(made.get(), F_DUPFD_CLOEXEC, kOutOfTheWay));
-}
-
 class SystemdTest : public testing::Test {
  protected:
-  SystemdTest() {
-    Require(mkdir(run_.c_str(), 0755) == 0 && mkdir((run_ + "-admin").c_str(), 0700) == 0, "mkdir");
-    receiver_.emplace(dir_ / "notify");
-    sockets_.emplace_back("rpc", Listening(SOCK_STREAM, run_ + "/mrd.sock"));
-    sockets_.emplace_back("attach", Listening(SOCK_SEQPACKET, run_ + "/attach.sock"));
-    sockets_.emplace_back("admin", Listening(SOCK_SEQPACKET, run_ + "-admin/attach.sock"));
-  }
+  SystemdTest() { receiver_.emplace(dir_ / "notify"); }
 
   // With all of sockets_, as sd_listen_fds(3) has it.
   Process Launch(std::vector<std::pair<std::string, std::string>> environment = {}) {
-    std::string script, names;
-    ProcessOptions options;
-    for (size_t i = 0; i < sockets_.size(); ++i) {
-      const std::string from = std::to_string(sockets_[i].second.get());
-      script += "exec " + std::to_string(3 + i) + "<&" + from + "; fd=" + from + "; exec {fd}<&-; ";
-      names += (i > 0 ? ":" : "") + sockets_[i].first;
-      options.inherited.push_back(sockets_[i].second.get());
-    }
-    script += "LISTEN_PID=$$ exec \"$@\"";
-    options.argv = {"/bin/bash", "-c", script, "bash", "tests/e2e/test_daemon",
-                    // Nothing is made there.
-                    "--socket-dir=" + (dir_ / "nowhere"), "--config=" + (dir_ / "policy")};
-    environment.insert(environment.end(), {{"LISTEN_FDS", std::to_string(sockets_.size())},
-                                           {"LISTEN_FDNAMES", names},
-                                           {"NOTIFY_SOCKET", dir_ / "notify"}});
+    ProcessOptions options = Activated(
+        sockets_, {"tests/e2e/test_daemon",
+                   // Nothing is made there.
+                   "--socket-dir=" + (dir_ / "nowhere"), "--config=" + (dir_ / "policy")});
+    environment.emplace_back("NOTIFY_SOCKET", dir_ / "notify");
     if (environment[0].first != "MRD_FAKE_VERBS") {
       environment.emplace_back("MRD_FAKE_VERBS", "devices=fake0");
     }
-    options.environment = std::move(environment);
+    options.environment.insert(options.environment.end(), environment.begin(), environment.end());
     options.stderr_path = dir_ / "log";
     std::ofstream(dir_ / "policy") << "";
     return Process(options);
@@ -107,7 +75,7 @@ class SystemdTest : public testing::Test {
   host::TemporaryDir dir_;
   const std::string run_ = dir_ / "mrd";
   std::optional<host::NotifyReceiver> receiver_;
-  std::vector<std::pair<std::string, UniqueFd>> sockets_;
+  NamedFds sockets_ = MakeSockets(run_);
   std::optional<Process> daemon_;
 };
 
@@ -237,8 +205,7 @@ TEST_F(SystemdTest, WhatItDoesNotKnowIsClosedAndSaid) {
   int ends[2];
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd read_end(ends[0]);
-  sockets_.emplace_back("junk", UniqueFd(fcntl(ends[1], F_DUPFD_CLOEXEC, kOutOfTheWay)));
-  close(ends[1]);
+  sockets_.emplace_back("junk", OutOfTheWay(UniqueFd(ends[1])));
   Start();
   EXPECT_THAT(Log(), HasSubstr("a descriptor \"junk\" that mrd does not know"));
   sockets_.pop_back();

@@ -15,11 +15,13 @@ namespace mrd::fake {
 // Thread safety: any thread. Devices live as long as the table.
 class DeviceTable {
  public:
-  explicit DeviceTable(Live& live) : live_(live) {}
+  // `kernel` may be null; see FakeDevice.
+  DeviceTable(Live& live, FakeKernel* kernel) : live_(live), kernel_(kernel) {}
 
   FakeDevice& Add(const DeviceSpec& spec) MRD_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
-    all_.push_back(std::make_unique<FakeDevice>(spec, static_cast<int>(all_.size()), live_));
+    all_.push_back(
+        std::make_unique<FakeDevice>(spec, static_cast<int>(all_.size()), live_, kernel_));
     return *all_.back();
   }
 
@@ -49,6 +51,7 @@ class DeviceTable {
 
  private:
   Live& live_;
+  FakeKernel* const kernel_;
   mutable Mutex mutex_;
   std::vector<std::unique_ptr<FakeDevice>> all_ MRD_GUARDED_BY(mutex_);
 };

@@ -19,6 +19,8 @@ struct FakeCq : ibv_cq {
   std::atomic<int> users = 0;
 };
 
+using fabric::verbs::UverbsObject;
+
 FakePd& Pd(ibv_pd* pd) { return *static_cast<FakePd*>(pd); }
 FakeCq& Cq(ibv_cq* cq) { return *static_cast<FakeCq*>(cq); }
 
@@ -27,10 +29,12 @@ uint32_t Key(uint32_t number) { return number * 0x9E3779B1u; }
 
 }  // namespace
 
-FakeDevice::FakeDevice(DeviceSpec spec, int index, Live& live)
+FakeDevice::FakeDevice(DeviceSpec spec, int index, Live& live, FakeKernel* kernel)
     : spec_(std::move(spec)),
       index_(index),
       live_(live),
+      kernel_(kernel),
+      context_fd_(kernel != nullptr ? kernel->Open() : UniqueFd()),
       plain_(spec_.calls.empty()),
       active_(spec_.active) {
   for (const auto& [name, call] : spec_.calls) calls_[name].spec = call;
@@ -39,11 +43,21 @@ FakeDevice::FakeDevice(DeviceSpec spec, int index, Live& live)
   strncpy(device_.name, spec_.name.c_str(), sizeof device_.name - 1);
   context_.device = this;
   context_.ibv_context::device = &device_;
+  context_.cmd_fd = context_fd_.get();
   context_.async_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
 }
 
 FakeDevice::~FakeDevice() {
   if (context_.async_fd >= 0) close(context_.async_fd);
+}
+
+uint32_t FakeDevice::MakeInKernel(UverbsObject type, uint32_t pd, fabric::verbs::MrFacts facts) {
+  if (kernel_ == nullptr) return 0;
+  return kernel_->Make(FakeKernel::ContextOf(context_fd_.get()), type, pd, facts);
+}
+
+void FakeDevice::EndInKernel(uint32_t handle) {
+  if (kernel_ != nullptr) kernel_->End(handle);
 }
 
 void FakeDevice::SetFault(const std::string& call, Fault fault) {
@@ -166,6 +180,7 @@ ibv_pd* FakeDevice::AllocPd(int* error) {
   ++live_.pds;
   auto* pd = new FakePd();
   pd->context = &context_;
+  pd->handle = MakeInKernel(UverbsObject::kPd);
   return pd;
 }
 
@@ -173,6 +188,7 @@ int FakeDevice::DeallocPd(ibv_pd* pd) {
   const int error = Begin("pd_free");
   if (error != 0 && error != EIO && error != ENODEV) return error;  // See DeregMr.
   if (Pd(pd).users.load() != 0) return EBUSY;
+  EndInKernel(pd->handle);
   delete &Pd(pd);
   pds_.fetch_sub(1);
   --live_.pds;
@@ -197,7 +213,12 @@ ibv_mr* FakeDevice::RegMr(ibv_pd* pd, void* va, uint64_t length, uint64_t iova, 
   mr->pd = pd;
   mr->addr = spec_.transport == "iwarp" ? va : reinterpret_cast<void*>(iova);
   mr->length = length;
-  mr->lkey = mr->rkey = Key(next_key_.fetch_add(1, std::memory_order_relaxed));
+  if (kernel_ == nullptr) {
+    mr->lkey = mr->rkey = Key(next_key_.fetch_add(1, std::memory_order_relaxed));
+  } else {
+    mr->handle = MakeInKernel(UverbsObject::kMr, pd->handle, {.length = length, .iova = iova});
+    mr->lkey = mr->rkey = FakeKernel::KeyOf(mr->handle);
+  }
   Pd(pd).users.fetch_add(1, std::memory_order_relaxed);
   live_.mrs.fetch_add(1, std::memory_order_relaxed);
   return mr;
@@ -207,6 +228,7 @@ int FakeDevice::DeregMr(ibv_mr* mr) {
   // A device that is gone has ended its regions, whatever it answers.
   const int error = Begin("dereg");
   if (error != 0 && !unplugged()) return error;
+  EndInKernel(mr->handle);
   Pd(mr->pd).users.fetch_sub(1, std::memory_order_relaxed);
   mrs_.fetch_sub(1, std::memory_order_relaxed);
   live_.mrs.fetch_sub(1, std::memory_order_relaxed);
@@ -219,12 +241,14 @@ ibv_cq* FakeDevice::CreateCq(int* error) {
   ++live_.cqs;
   auto* cq = new FakeCq();
   cq->context = &context_;
+  cq->handle = MakeInKernel(UverbsObject::kCq);
   return cq;
 }
 
 int FakeDevice::DestroyCq(ibv_cq* cq) {
   if (Cq(cq).users.load() != 0) return EBUSY;
   --live_.cqs;
+  EndInKernel(cq->handle);
   delete &Cq(cq);
   return 0;
 }
@@ -243,6 +267,7 @@ ibv_qp* FakeDevice::CreateQp(ibv_pd* pd, const ibv_qp_init_attr& attr, int* erro
   qp->send_cq = attr.send_cq;
   qp->recv_cq = attr.recv_cq;
   qp->qp_num = next_qp_.fetch_add(1);
+  qp->handle = MakeInKernel(UverbsObject::kQp, pd->handle);
   ++Pd(pd).users;
   ++Cq(attr.send_cq).users;
   ++Cq(attr.recv_cq).users;
@@ -255,6 +280,7 @@ int FakeDevice::DestroyQp(ibv_qp* qp) {
   --Cq(qp->recv_cq).users;
   qps_.fetch_sub(1);
   --live_.qps;
+  EndInKernel(qp->handle);
   delete qp;
   return 0;
 }

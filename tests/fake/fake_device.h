@@ -11,6 +11,7 @@
 #include <string>
 
 #include "daemon/mutex.h"
+#include "tests/fake/fake_kernel.h"
 #include "tests/fake/spec.h"
 
 namespace mrd::fake {
@@ -29,7 +30,8 @@ struct Live {
 
 class FakeDevice {
  public:
-  FakeDevice(DeviceSpec spec, int index, Live& live);
+  // `kernel`: where what is made on it is known to later processes too; null: nowhere.
+  FakeDevice(DeviceSpec spec, int index, Live& live, FakeKernel* kernel);
   ~FakeDevice();
   FakeDevice(const FakeDevice&) = delete;
   FakeDevice& operator=(const FakeDevice&) = delete;
@@ -95,12 +97,18 @@ class FakeDevice {
     uint64_t calls = 0;
   };
 
+  // The object's handle. 0 without a kernel.
+  uint32_t MakeInKernel(fabric::verbs::UverbsObject type, uint32_t pd = 0,
+                        fabric::verbs::MrFacts facts = {});
+  void EndInKernel(uint32_t handle);
   void CloseUnheld() MRD_REQUIRES(mutex_);
   int BeginSlow(const std::string& call) MRD_EXCLUDES(mutex_);
 
   const DeviceSpec spec_;
   const int index_;
   Live& live_;
+  FakeKernel* const kernel_;
+  const UniqueFd context_fd_;  // The kernel's.
   ibv_device device_ = {};
   FakeContext context_ = {};
   std::atomic<bool> plain_;

@@ -15,6 +15,17 @@ using fabric::verbs::Result;
 using fabric::verbs::UverbsContext;
 using fabric::verbs::UverbsObject;
 
+namespace {
+
+// REQUIRES: not those of regions.
+std::set<uint32_t>& HandlesOf(FakeUverbs::Context& context, UverbsObject object) {
+  return object == UverbsObject::kPd   ? context.pds
+         : object == UverbsObject::kQp ? context.qps
+                                       : context.cqs;
+}
+
+}  // namespace
+
 void FakeUverbs::Put(int fd, Context context) {
   MutexLock lock(mutex_);
   contexts_[fd] = std::move(context);
@@ -30,7 +41,23 @@ int FakeUverbs::busy() {
   return busy_;
 }
 
+bool FakeUverbs::LoadLocked(int fd) {
+  const int number = FakeKernel::ContextOf(fd);
+  if (number < 0) return false;
+  Context& context = contexts_[fd] = {};
+  for (const FakeKernel::Object& object : kernel_->Of(number)) {
+    if (object.pd != 0) context.pd_of[object.handle] = object.pd;
+    if (object.type == UverbsObject::kMr) {
+      context.mrs[object.handle] = object.facts;
+    } else {
+      HandlesOf(context, object.type).insert(object.handle);
+    }
+  }
+  return true;
+}
+
 FakeUverbs::Context* FakeUverbs::FindLocked(const UverbsContext& context, int* error) {
+  if (kernel_ != nullptr && !LoadLocked(context.fd)) contexts_.erase(context.fd);
   const auto found = contexts_.find(context.fd);
   *error = 0;
   if (found == contexts_.end()) {
@@ -52,9 +79,7 @@ Result<HandleList> FakeUverbs::Handles(const UverbsContext& context, UverbsObjec
   if (object == UverbsObject::kMr) {
     for (const auto& [handle, facts] : found->mrs) list.handles.push_back(handle);
   } else {
-    const auto& handles = object == UverbsObject::kPd   ? found->pds
-                          : object == UverbsObject::kQp ? found->qps
-                                                        : found->cqs;
+    const auto& handles = HandlesOf(*found, object);
     list.handles.assign(handles.begin(), handles.end());
   }
   list.all = list.handles.size() < found->lists_most;
@@ -77,6 +102,7 @@ int FakeUverbs::Destroy(const UverbsContext& context, UverbsObject object, uint3
   int error;
   Context* const found = FindLocked(context, &error);
   if (!found) return error;
+  if (kernel_ != nullptr && object != UverbsObject::kPd) kernel_->End(handle);
   switch (object) {
     case UverbsObject::kPd:
       for (const auto& [user, pd] : found->pd_of) {
@@ -84,6 +110,7 @@ int FakeUverbs::Destroy(const UverbsContext& context, UverbsObject object, uint3
         ++busy_;
         return EBUSY;
       }
+      if (kernel_ != nullptr) kernel_->End(handle);
       return found->pds.erase(handle) != 0 ? 0 : ENOENT;
     case UverbsObject::kMr:
       found->pd_of.erase(handle);
@@ -104,10 +131,14 @@ Result<NewMr> FakeUverbs::RegMr(const UverbsContext& context, const MrWish& wish
   if (!found) return {{}, error};
   if (!found->takes_registrations) return {{}, EINVAL};
   if (found->pds.count(wish.pd) == 0) return {{}, ENOENT};
-  const uint32_t handle = next_++;
-  found->mrs[handle] = {handle << 8, handle << 8, wish.length, wish.iova};
+  MrFacts facts{.length = wish.length, .iova = wish.iova};
+  const uint32_t handle = kernel_ == nullptr ? next_++
+                                             : kernel_->Make(FakeKernel::ContextOf(context.fd),
+                                                             UverbsObject::kMr, wish.pd, facts);
+  facts.lkey = facts.rkey = FakeKernel::KeyOf(handle);
+  found->mrs[handle] = facts;
   found->pd_of[handle] = wish.pd;
-  return {{handle, handle << 8, handle << 8}, 0};
+  return {{handle, facts.lkey, facts.rkey}, 0};
 }
 
 }  // namespace mrd::fake

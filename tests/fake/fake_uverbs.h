@@ -9,10 +9,12 @@
 
 #include "daemon/fabric/verbs/uverbs.h"
 #include "daemon/mutex.h"
+#include "tests/fake/fake_kernel.h"
 
 namespace mrd::fake {
 
-// Contexts, by the number of the descriptor that stands for each. Thread-safe.
+// Contexts, by the number of the descriptor that stands for each; those of a FakeKernel, where
+// there is one. Thread-safe.
 class FakeUverbs final : public fabric::verbs::Uverbs {
  public:
   static constexpr uint32_t kDriver = 14;
@@ -25,6 +27,8 @@ class FakeUverbs final : public fabric::verbs::Uverbs {
     bool takes_registrations = true;
     size_t lists_most = 100;  // Handles of a kind.
   };
+
+  explicit FakeUverbs(FakeKernel* kernel = nullptr) : kernel_(kernel) {}
 
   void Put(int fd, Context context) MRD_EXCLUDES(mutex_);
   Context Get(int fd) MRD_EXCLUDES(mutex_);
@@ -44,6 +48,10 @@ class FakeUverbs final : public fabric::verbs::Uverbs {
   // Null: with `error`.
   Context* FindLocked(const fabric::verbs::UverbsContext& context, int* error) MRD_REQUIRES(mutex_);
 
+  // As the kernel has it. False: it is no context.
+  bool LoadLocked(int fd) MRD_REQUIRES(mutex_);
+
+  FakeKernel* const kernel_;
   Mutex mutex_;
   std::map<int, Context> contexts_ MRD_GUARDED_BY(mutex_);
   int busy_ MRD_GUARDED_BY(mutex_) = 0;

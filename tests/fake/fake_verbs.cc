@@ -12,7 +12,11 @@ namespace mrd::fake {
 
 using fabric::verbs::NetAddress;
 
-FakeVerbs::FakeVerbs(const std::string& spec) : devices_(live_), cm_(devices_, live_) {
+FakeVerbs::FakeVerbs(const std::string& spec, std::unique_ptr<FakeKernel> kernel)
+    : kernel_(std::move(kernel)),
+      devices_(live_, kernel_.get()),
+      cm_(devices_, live_),
+      uverbs_(kernel_.get()) {
   for (const DeviceSpec& device : ParseSpec(spec)) devices_.Add(device);
 }
 
@@ -20,7 +24,8 @@ FakeVerbs::~FakeVerbs() = default;
 
 std::unique_ptr<FakeVerbs> FakeVerbs::FromEnvironment() {
   const char* spec = getenv("MRD_FAKE_VERBS");
-  return std::make_unique<FakeVerbs>(spec != nullptr ? spec : "devices=fake0");
+  return std::make_unique<FakeVerbs>(spec != nullptr ? spec : "devices=fake0",
+                                     FakeKernel::FromEnvironment());
 }
 
 FakeDevice& FakeVerbs::Find(const std::string& name) {

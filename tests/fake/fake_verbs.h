@@ -18,6 +18,7 @@
 #include "daemon/mutex.h"
 #include "tests/fake/fake_cm.h"
 #include "tests/fake/fake_device.h"
+#include "tests/fake/fake_kernel.h"
 #include "tests/fake/fake_uevents.h"
 #include "tests/fake/fake_uverbs.h"
 #include "tests/fake/spec.h"
@@ -29,8 +30,11 @@ using fabric::verbs::Result;
 // Thread safety: any thread, as the Api's.
 class FakeVerbs final : public fabric::verbs::Api {
  public:
-  explicit FakeVerbs(const std::string& spec = "devices=fake0");
-  // From the environment variable MRD_FAKE_VERBS; one device fake0 when it is not set.
+  // `kernel`: where what is made outlives this; null: nowhere.
+  explicit FakeVerbs(const std::string& spec = "devices=fake0",
+                     std::unique_ptr<FakeKernel> kernel = nullptr);
+  // From the environment variable MRD_FAKE_VERBS; one device fake0 when it is not set. With the
+  // FakeKernel of the environment.
   static std::unique_ptr<FakeVerbs> FromEnvironment();
   ~FakeVerbs() override;
 
@@ -107,8 +111,11 @@ class FakeVerbs final : public fabric::verbs::Api {
   int Disconnect(rdma_cm_id* id) override;
   Result<rdma_cm_event*> GetCmEvent(rdma_event_channel* channel) override;
   void AckCmEvent(rdma_cm_event* event) override;
-  // What it makes does not survive.
-  Result<uint32_t> DriverId(ibv_context*) override { return {0, EOPNOTSUPP}; }
+  // Without a kernel what it makes does not survive.
+  Result<uint32_t> DriverId(ibv_context*) override {
+    if (!kernel_) return {0, EOPNOTSUPP};
+    return {FakeUverbs::kDriver, 0};
+  }
   FakeUverbs& uverbs() override { return uverbs_; }
   uint64_t MemlockLimit() override { return memlock_limit_; }
   bool HasIpcLock() override { return ipc_lock_; }
@@ -123,6 +130,7 @@ class FakeVerbs final : public fabric::verbs::Api {
   // For calls made before a device is known.
   int BeginFirst(const char* call);
 
+  const std::unique_ptr<FakeKernel> kernel_;
   Live live_;
   DeviceTable devices_;
   FakeUevents uevents_;

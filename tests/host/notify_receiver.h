@@ -44,6 +44,8 @@ class NotifyReceiver {
   // What waits already.
   std::optional<std::string> Waiting() { return Next(std::chrono::milliseconds(0)); }
 
+  int fd() const { return socket_.get(); }
+
  private:
   UniqueFd socket_;
 };

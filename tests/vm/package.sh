@@ -128,6 +128,9 @@ leaves_leases_and_keys() {
   eventually 10 leases_are_the_same
 }
 leases_are_the_same() { leases | diff "$scratch/before" -; }
+is_undone() {
+  dpkg -i --force-downgrade /job/first/*.deb && leaves_leases_and_keys && dpkg -i /job/next/*.deb && leaves_leases_and_keys
+}
 
 leaves_peers_at_it() {
   local device failed=0
@@ -182,6 +185,7 @@ check "a policy in /etc/mrd is taken by a reload" takes_a_policy
 check "clients serve stock peers on both devices" serves_peers
 check "an upgrade restarts the service, not its sockets" upgrades
 check "it leaves leases and keys" leaves_leases_and_keys
+check "an upgrade that is undone leaves them too" is_undone
 check "no operation of the peers has failed" leaves_peers_at_it
 check "a removal stops all, and leaves the policy" removes
 check "installed again it is as before" comes_back

@@ -143,6 +143,10 @@ new_and_old() {
   does p remote "$(field addr)" "$(field key1)" 65536
   does p write 0 seed:4096:3 --confirm
   ask c expect n 0 seed:4096:3
+  # New memory that the old connection is not to reach.
+  ask c register newest n 0 65536 write,remote_read "$device" newest
+  ask c keys newest
+  is keys 1
   # A new connection, which reaches new memory by its newest key...
   connect_peer o "$device" "$port"
   ask c keys new

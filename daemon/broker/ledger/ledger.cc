@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "daemon/broker/ledger/version.h"
 #include "spdlog/spdlog.h"
 
 namespace mrd::broker::ledger {
@@ -32,7 +33,7 @@ Ledger::Ledger(std::unique_ptr<Slots> slots, Store& store)
       most_handle_(slots_->counter(Slots::kMostHandle)) {}
 
 absl::StatusOr<Record> Ledger::PutAs(Kind kind, const google::protobuf::MessageLite& message) {
-  const auto id = slots_->Put(kind, message.SerializeAsString());
+  const auto id = slots_->Put(kind, BytesOf(message));
   if (!id.ok()) return id.status();
   return Record(*slots_, *id);
 }
@@ -82,6 +83,15 @@ void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device
   }
   slots_->RaiseCounter(Slots::kGeneration, device.generation);
   place->second = {*std::move(stored), *std::move(put)};
+}
+
+std::set<std::pair<std::string, uint64_t>> Ledger::KeptDevices() {
+  std::set<std::pair<std::string, uint64_t>> kept;
+  MutexLock lock(devices_mutex_);
+  for (const auto& [opening, what] : devices_) {
+    if (what.record) kept.insert(opening);
+  }
+  return kept;
 }
 
 void Ledger::AdoptDevice(const fabric::DeviceInfo& device, Record record, StoredFd stored) {

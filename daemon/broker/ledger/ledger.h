@@ -14,6 +14,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -67,6 +68,8 @@ class Ledger {
   // The same of one that an earlier process kept.
   void AdoptDevice(const fabric::DeviceInfo& device, Record record, StoredFd stored)
       MRD_EXCLUDES(devices_mutex_);
+  // The openings that outlive this process: names of devices, and generations. May block.
+  std::set<std::pair<std::string, uint64_t>> KeptDevices() MRD_EXCLUDES(devices_mutex_);
   // The device has gone, or nothing is left in that generation. A removed device goes with its
   // older generations: the kernel's removal waits for every descriptor.
   void DropDevice(const std::string& device, uint64_t generation) MRD_EXCLUDES(devices_mutex_);

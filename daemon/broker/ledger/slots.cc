@@ -10,15 +10,12 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "daemon/broker/ledger/version.h"
 
 namespace mrd::broker::ledger {
 namespace {
 
 constexpr char kMagic[8] = {'m', 'r', 'd', 'l', 'e', 'd', 'g', 'r'};
-// Of this layout. Another layout is another version, and read by nobody who does not know it;
-// records change by protobuf's rules without a new one.
-constexpr uint32_t kVersion = 1;
-
 constexpr uint64_t kSlotBytes = 128;
 constexpr uint64_t kChunkBytes = 256 << 10;
 constexpr uint64_t kMostBytes = uint64_t{1} << 30;  // Mapped at once; memory comes in chunks.
@@ -50,9 +47,10 @@ struct Slots::Slot {
 
 struct Slots::Header {
   char magic[8];
-  uint32_t version;
+  std::atomic<uint32_t> version;  // Of whoever writes it now.
   uint32_t slot_bytes;
   std::atomic<uint64_t> counters[8];
+  std::atomic<uint32_t> oldest_reader;  // Of all who have written it; 0: `version`.
 };
 
 namespace {
@@ -73,6 +71,15 @@ constexpr size_t LengthOf(uint64_t commit) { return commit >> 8 & 0xffffff; }
 constexpr Kind KindOf(uint64_t commit) { return static_cast<Kind>(commit & 0xff); }
 
 }  // namespace
+
+uint32_t Slots::version() const { return header().version; }
+
+void Slots::TakeOver() {
+  Header& head = header();
+  // First: records of whoever wrote it before may stay for good.
+  head.oldest_reader = std::max(head.oldest_reader.load(), kThisVersion.oldest_reader);
+  head.version = kThisVersion.number;
+}
 
 void Slots::SetHook(void (*function)()) { hook = function; }
 
@@ -125,7 +132,8 @@ absl::StatusOr<std::unique_ptr<Slots>> Slots::Create() {
   MutexLock lock(slots->mutex_);
   if (auto grown = slots->GrowLocked(); !grown.ok()) return grown;
   Header& header = slots->header();
-  header.version = kVersion;
+  header.version = kThisVersion.number;
+  header.oldest_reader = kThisVersion.oldest_reader;
   header.slot_bytes = kSlotBytes;
   memcpy(header.magic, kMagic, sizeof kMagic);
   return slots;
@@ -153,10 +161,15 @@ absl::Status Slots::Check() {
   slots_ = file.st_size / kSlotBytes;
   const Header& head = header();
   if (memcmp(head.magic, kMagic, sizeof kMagic) != 0) return Damaged("it does not begin as one");
-  if (head.version != kVersion || head.slot_bytes != kSlotBytes) {
-    return absl::DataLossError(absl::StrCat("the ledger is of version ", head.version,
-                                            ", and this daemon reads version ", kVersion));
+  const uint32_t version = head.version;
+  const uint32_t reader = head.oldest_reader != 0 ? head.oldest_reader.load() : version;
+  if (version < kThisVersion.oldest_written || reader > kThisVersion.number) {
+    return absl::DataLossError(
+        absl::StrCat("the ledger is of version ", version, ", for daemons from version ", reader,
+                     " on; this daemon is of version ", kThisVersion.number,
+                     ", and reads those from version ", kThisVersion.oldest_written, " on"));
   }
+  if (head.slot_bytes != kSlotBytes) return Damaged("its slots have another size");
   std::vector<bool> used(slots_);
   used[0] = true;
   std::string bytes;

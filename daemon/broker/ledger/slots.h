@@ -17,7 +17,8 @@
 
 namespace mrd::broker::ledger {
 
-// Of a record; in the file, so none is ever given another meaning.
+// Of a record; in the file, so none is ever given another meaning. Of another version there may be
+// others: they stay as they are.
 enum class Kind : uint8_t {
   kDevice = 1,
   kSession = 2,
@@ -41,8 +42,12 @@ class Slots {
   // A new, empty one. RESOURCE_EXHAUSTED: no memory.
   static absl::StatusOr<std::unique_ptr<Slots>> Create();
   // One that another process wrote. DATA_LOSS: it is damaged, or of a version that this one does
-  // not read; then nothing in it is to be believed.
+  // not read (version.h); then nothing in it is to be believed.
   static absl::StatusOr<std::unique_ptr<Slots>> Open(UniqueFd fd);
+  // Of whoever took it over last, or made it.
+  uint32_t version() const;
+  // From now on this version writes it. Before anything is written.
+  void TakeOver();
   ~Slots();
   Slots(const Slots&) = delete;
   Slots& operator=(const Slots&) = delete;

@@ -126,7 +126,7 @@ Answer Bad(ProbeClient& client, Arguments& words) {
   return client.AdoptAnything(name, fd->get(), 8192);
 }
 
-// REGION[:COUNT] BUFFER OFFSET LENGTH ACCESS DEVICE,...|all|- [ttl=MS] [domain=NAME]
+// REGION[:COUNT] BUFFER OFFSET LENGTH ACCESS DEVICE,...|all|- [ttl=MS] [domain=NAME] [newest]
 Answer Register(ProbeClient& client, Arguments& words) {
   RegisterRequest request;
   const Words name = Split(words.Word(), ':');
@@ -144,6 +144,7 @@ Answer Register(ProbeClient& client, Arguments& words) {
   const std::string devices = words.Word();
   request.options.ttl = std::chrono::milliseconds(words.NumberOption("ttl").value_or(0));
   request.options.domain = words.Option("domain").value_or("");
+  request.options.newest_only = words.Flag("newest");
   if (absl::Status status = words.Status(); !status.ok()) return status;
   request.options.preset = access->preset();
   for (const int flag : access->flags()) {
@@ -324,7 +325,7 @@ const char kCommands[] =
     "  truncate B SIZE           answers errno=NAME where the kernel refuses\n"
     "  punch B OFFSET LENGTH     frees its pages\n"
     "  write B OFFSET DATA       expect B OFFSET DATA (waits for it)\n"
-    "  register R[:COUNT] B OFFSET LENGTH ACCESS DEVICE,...|all|- [ttl=MS] [domain=NAME]\n"
+    "  register R[:COUNT] B OFFSET LENGTH ACCESS DEVICE,...|all|- [ttl=MS] [domain=NAME] [newest]\n"
     "                            in one call\n"
     "  deregister R              renew [R...] (all; attach with norenew, or the library does)\n"
     "  events KIND LEASES        waits for events of so many leases: LAPSED, REVOKED, ...\n"
