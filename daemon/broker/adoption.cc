@@ -184,7 +184,7 @@ void Adoption::ReadMemberships() {
 
 void Adoption::ReadCalls() {
   Each<pb::Call>(Kind::kCall, [this](ledger::Record& entry, const pb::Call& record) {
-    call_records_[record.id()] = std::make_shared<ledger::CallRecord>(std::move(entry));
+    call_records_[record.id()] = std::make_shared<ledger::CallRecord>(ledger_, std::move(entry));
     calls_[record.id()] = record;
   });
 }

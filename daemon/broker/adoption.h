@@ -96,8 +96,10 @@ class Adoption {
                                               const SessionRef& session, uint64_t domain_id);
   Device* DeviceOf(const std::string& name, uint64_t generation);
   SessionRef SessionOf(uint64_t id);
+  // `call` may be null.
   void Remember(const SessionRef& session, const std::string& request_id, uint64_t fingerprint,
-                const std::vector<uint64_t>& lease_ids) MRD_REQUIRES(session->mutex);
+                const std::vector<uint64_t>& lease_ids,
+                const std::shared_ptr<ledger::CallRecord>& call) MRD_REQUIRES(session->mutex);
   void EndUnclaimed();
   void EndUnclaimed(Device& device);
   void EndAll();

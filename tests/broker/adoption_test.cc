@@ -165,6 +165,48 @@ TEST_F(AdoptionTest, LeasesOfACallCountOnceItIsWrittenDown) {
   EXPECT_EQ(Records(Kind::kCall), 0u) << "it goes with its last lease";
 }
 
+// Otherwise a client that registers many and ends all but one, again and again, fills the ledger.
+TEST_F(AdoptionTest, TheLedgerKeepsNoMoreAnswersThanTheSessionRemembers) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  const auto many = static_cast<int>(RequestLog::kMostViews);
+  for (int i = 0; i < 3; ++i) {  // Of the run before: one lease of each lives.
+    const uint64_t first = 100'000 * (i + 1);
+    pb::Lease lease = LeaseRecord(first, 5 + i);
+    lease.set_call(7 + i);
+    Put(Kind::kLease, lease);
+    pb::Call call;
+    call.set_id(7 + i);
+    call.set_session_id(3);
+    call.set_request_id("old " + std::to_string(i));
+    for (int k = 0; k < many; ++k) call.add_lease_ids(first + k);
+    Put(Kind::kCall, call);
+  }
+  ASSERT_TRUE(Adopt().ok());
+  EXPECT_EQ(Records(Kind::kCall), 3u);
+  EXPECT_LE(LeasesInCalls(), 2 * many);
+  const auto session = Resume();
+  ASSERT_TRUE(session.ok());
+  Pass(*session, 1);
+  RegisterSpec spec = Spec(std::vector<RangeSpec>(many, Range(0, 4096)));
+  spec.newest_only = true;
+  for (const char* request : {"", "", "a", "b", "c"}) {
+    spec.request_id = request;
+    const auto answer = Register(*session, spec);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    std::vector<uint64_t> ids;
+    for (const LeaseView& view : **answer) ids.push_back(view.id);
+    ids.pop_back();
+    ASSERT_TRUE(Deregister(*session, ids).ok());
+  }
+  EXPECT_EQ(Records(Kind::kCall), 8u) << "each has a lease";
+  EXPECT_LE(LeasesInCalls(), 2 * many);
+  spec.request_id = "c";
+  const auto repeated = Register(*session, spec);
+  ASSERT_TRUE(repeated.ok());
+  EXPECT_EQ(LeaseIds().size(), 8u) << "the first answer";
+}
+
 TEST_F(AdoptionTest, ALeaseWhoseTimeRanOutMeanwhileLapsesAtOnce) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);

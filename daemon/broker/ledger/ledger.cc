@@ -110,4 +110,14 @@ void Ledger::UsesHandle(uint32_t handle) {
   if (Raise(most_handle_, handle)) slots_->RaiseCounter(Slots::kMostHandle, handle);
 }
 
+void CallRecord::ForgetRequest() {
+  pb::Call call;
+  if (!ledger_.Read(record_, &call)) return;
+  call.clear_request_id();
+  call.clear_fingerprint();
+  call.clear_lease_ids();
+  auto put = ledger_.Put(call);
+  if (put.ok()) record_ = *std::move(put);  // The one before is erased by its end.
+}
+
 }  // namespace mrd::broker::ledger

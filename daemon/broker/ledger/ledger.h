@@ -104,9 +104,15 @@ class Ledger {
 // What keeps the record of a call with several leases: their last one erases it.
 class CallRecord {
  public:
-  explicit CallRecord(Record record) : record_(std::move(record)) {}
+  // `ledger` outlives it.
+  CallRecord(Ledger& ledger, Record record) : ledger_(ledger), record_(std::move(record)) {}
+
+  // Its leases count as before, and its request is not repeated any more: a record that names all
+  // leases that it ever had becomes a small one. Where the ledger has no room for that it stays.
+  void ForgetRequest();
 
  private:
+  Ledger& ledger_;
   Record record_;
 };
 
