@@ -53,10 +53,12 @@ Adoption::Adoption(Broker& broker, ledger::Ledger& ledger, StoredFds fds,
     : broker_(broker), ledger_(ledger), fds_(std::move(fds)), lives_(std::move(lives)) {}
 
 absl::Status Adoption::Run() {
-  const CrashCount crashes(ledger_.slots().raw(Slots::kCrashedAdoptions));
+  Slots& slots = ledger_.slots();
+  const CrashCount crashes(slots.raw(Slots::kCrashedAdoptions));
+  slots.SetCounter(Slots::kUnfinishedAdoptions, slots.counter(Slots::kUnfinishedAdoptions) + 1);
   const absl::Status adopted = Adopt();
-  ledger_.slots().SetCounter(Slots::kCrashedAdoptions, 0);
-  ledger_.slots().SetCounter(Slots::kUnfinishedAdoptions, 0);
+  slots.SetCounter(Slots::kCrashedAdoptions, 0);
+  slots.SetCounter(Slots::kUnfinishedAdoptions, 0);
   return adopted;
 }
 

@@ -12,8 +12,8 @@ namespace {
 using ledger::Slots;
 
 constexpr uint64_t kMostCrashedAdoptions = 3;
-// Who kills the daemon again and again, however quickly, ends nothing by it; something that goes
-// wrong at each start without a signal is to end some time.
+// Of any end: what hangs there is killed by somebody, and that is to end some time. An adoption
+// takes milliseconds: who kills the daemon again and again does not hit so many in a row.
 constexpr uint64_t kMostUnfinishedAdoptions = 20;
 
 absl::StatusOr<std::unique_ptr<Slots>> NewLedger(ledger::Store& store) {
@@ -53,13 +53,9 @@ absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store&
   } else if ((*slots)->counter(Slots::kCrashedAdoptions) >= kMostCrashedAdoptions) {
     why = absl::StrCat(kMostCrashedAdoptions, " starts in a row have crashed at that");
   } else if ((*slots)->counter(Slots::kUnfinishedAdoptions) >= kMostUnfinishedAdoptions) {
-    why = absl::StrCat(kMostUnfinishedAdoptions, " starts in a row have not come to its end");
+    why = absl::StrCat(kMostUnfinishedAdoptions, " adoptions in a row have not come to an end");
   }
-  if (why.empty()) {
-    (*slots)->SetCounter(Slots::kUnfinishedAdoptions,
-                         (*slots)->counter(Slots::kUnfinishedAdoptions) + 1);
-    return slots;
-  }
+  if (why.empty()) return slots;
   slots = absl::UnknownError("");  // Its memory goes before the new one's comes.
   fds.emplace(ledger::kFdName, UniqueFd());
   close_all(why);

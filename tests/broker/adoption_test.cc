@@ -75,6 +75,21 @@ TEST_F(AdoptionTest, AProcessThatHasEndedHasNothing) {
   EXPECT_EQ(broker_->session_count(), 0u);
 }
 
+TEST_F(AdoptionTest, CountsAsUnfinishedUntilItsEnd) {
+  Put(Kind::kSession, session_);
+  uint64_t during = 0;
+  const auto look = [this, &during](const Identity&) {
+    during = ledger_->slots().counter(Slots::kUnfinishedAdoptions);
+    return false;
+  };
+  slots_->SetCounter(Slots::kUnfinishedAdoptions, 6);
+  ledger_ = std::make_unique<ledger::Ledger>(std::move(slots_), store_);
+  broker_->SetLedger(*ledger_);
+  EXPECT_TRUE(Adoption(*broker_, *ledger_, std::move(fds_), look).Run().ok());
+  EXPECT_EQ(during, 7u);
+  EXPECT_EQ(ledger_->slots().counter(Slots::kUnfinishedAdoptions), 0u);
+}
+
 TEST_F(AdoptionTest, WhoDiesOrDoesNotComeBackIsEnded) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);
@@ -390,7 +405,7 @@ TEST_F(AdoptionTest, ALedgerIsLookedForOnceAndReplacedWhereItCannotBeBelieved) {
   StoredFds fds;
   fds.emplace("ledger", dup(slots_->fd()));
   Put(Kind::kSession, session_);
-  for (int start = 0; start < 5; ++start) {  // Each is killed before it is through.
+  for (int start = 0; start < 25; ++start) {  // Each fails, or is killed, before it adopts.
     StoredFds again;
     again.emplace("ledger", dup(slots_->fd()));
     const auto opened = OpenLedger(again, store);
@@ -405,6 +420,13 @@ TEST_F(AdoptionTest, ALedgerIsLookedForOnceAndReplacedWhereItCannotBeBelieved) {
   EXPECT_EQ((*clean)->counter(Slots::kCrashedAdoptions), 0u);
   EXPECT_THAT(fds, IsEmpty());
   EXPECT_THAT(store.names(), ElementsAre("ledger"));
+
+  slots_->SetCounter(Slots::kCrashedAdoptions, 0);
+  slots_->SetCounter(Slots::kUnfinishedAdoptions, 20);
+  fds.emplace("ledger", dup(slots_->fd()));
+  const auto unfinished = OpenLedger(fds, store);
+  ASSERT_TRUE(unfinished.ok());
+  EXPECT_EQ((*unfinished)->counter(Slots::kUnfinishedAdoptions), 0u);
 
   StoredFds two;
   two.emplace("ledger", dup(slots_->fd()));
