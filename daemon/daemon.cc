@@ -315,14 +315,15 @@ class Daemon {
 };
 
 int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
-  static_cast<Daemon*>(daemon)->OnSignal(static_cast<int>(info->ssi_signo));
+  (*static_cast<std::optional<Daemon>*>(daemon))->OnSignal(static_cast<int>(info->ssi_signo));
   return 0;
 }
 
-// False: they are blocked, so that a signal without a source would do nothing.
-bool TakeSignals(sd_event* loop, Daemon* daemon) {
+// False: they are blocked, so that a signal without a source would do nothing. `daemon` is there
+// once the loop runs.
+bool TakeSignals(sd_event* loop, std::optional<Daemon>& daemon) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-    const int result = sd_event_add_signal(loop, nullptr, signal, OnSignal, daemon);
+    const int result = sd_event_add_signal(loop, nullptr, signal, OnSignal, &daemon);
     if (result >= 0) continue;
     spdlog::error("cannot take the signal {}: {}", strsignal(signal), strerror(-result));
     return false;
@@ -394,20 +395,19 @@ int Run(const Options& options, fabric::verbs::Api& verbs, host::ServiceManager&
     return 1;
   }
   {
-    Daemon daemon(options, *std::move(policy), **fabric, verbs, *sockets, std::move(metrics_socket),
-                  manager, survival.get(), loop);
-    if (!TakeSignals(loop, &daemon)) {
-      daemon.Shutdown();
-      return 1;
-    }
-    daemon.TellReady(*sockets);
+    std::optional<Daemon> daemon;
+    // Before there is one: it takes over what an earlier run left, and returning here would end it.
+    if (!TakeSignals(loop, daemon)) return 1;
+    daemon.emplace(options, *std::move(policy), **fabric, verbs, *sockets,
+                   std::move(metrics_socket), manager, survival.get(), loop);
+    daemon->TellReady(*sockets);
     if (const int result = sd_event_loop(loop); result < 0) {
       // Sessions end in order by events of the loop only.
       spdlog::error("the main loop failed: {}; ending at once; the kernel frees what is left",
                     strerror(-result));
       _exit(1);
     }
-    daemon.Shutdown();
+    daemon->Shutdown();
   }
   sd_event_unref(loop);
   DropLibraryLogs();
