@@ -7,10 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "daemon/broker/ledger/ledger.h"
 
 namespace mrd::broker::ledger {
 namespace {
@@ -180,6 +184,43 @@ TEST(SlotsTest, KilledAtAnyStepItIsSound) {
     if (WEXITSTATUS(status) == 0) break;
     ASSERT_EQ(WEXITSTATUS(status), 9);
   }
+}
+
+class NoStore final : public Store {
+ public:
+  absl::Status Add(const std::string&, int) override { return absl::OkStatus(); }
+  void Remove(const std::string&) override {}
+  size_t limit() const override { return 0; }
+  size_t used() const override { return 0; }
+};
+
+std::function<void()> meanwhile;
+void Interrupt() {
+  if (auto once = std::exchange(meanwhile, nullptr)) once();
+}
+
+// Else a daemon that is killed there has the next one give the same ids again.
+TEST(LedgerTest, NobodyFindsAnIdReservedThatTheFileHasNot) {
+  NoStore store;
+  Ledger ledger(*Slots::Create(), store);
+  Slots::SetHook(Interrupt);
+  bool looked = false;
+  meanwhile = [&] {  // Another thread, while the first is about to write.
+    ledger.UsesId(9);
+    EXPECT_GT(ledger.slots().counter(Slots::kNextId), 9u);
+    looked = true;
+  };
+  ledger.UsesId(10);
+  EXPECT_TRUE(looked);
+  meanwhile = [&] {
+    ledger.UsesHandle(9);
+    EXPECT_GE(ledger.slots().counter(Slots::kMostHandle), 9u);
+    looked = false;
+  };
+  ledger.UsesHandle(10);
+  EXPECT_FALSE(looked);
+  Slots::SetHook(nullptr);
+  EXPECT_EQ(ledger.slots().counter(Slots::kMostHandle), 10u);
 }
 
 }  // namespace

@@ -13,13 +13,11 @@ namespace {
 
 constexpr uint64_t kIdsAtOnce = 1 << 16;
 
-// Sets `highest` to at least `value`; true where it was lower.
-bool Raise(std::atomic<uint64_t>& highest, uint64_t value) {
+// Sets `highest` to at least `value`.
+void Raise(std::atomic<uint64_t>& highest, uint64_t value) {
   uint64_t seen = highest.load();
-  while (seen < value) {
-    if (highest.compare_exchange_weak(seen, value)) return true;
+  while (seen < value && !highest.compare_exchange_weak(seen, value)) {
   }
-  return false;
 }
 
 }  // namespace
@@ -102,12 +100,15 @@ void Ledger::DropDeviceUpTo(const std::string& device, uint64_t generation) {
 void Ledger::UsesId(uint64_t id) {
   if (id < ids_reserved_.load(std::memory_order_relaxed)) return;
   const uint64_t reserved = id + kIdsAtOnce;
-  if (Raise(ids_reserved_, reserved)) slots_->RaiseCounter(Slots::kNextId, reserved);
+  // The file first: who finds it reserved here uses it at once.
+  slots_->RaiseCounter(Slots::kNextId, reserved);
+  Raise(ids_reserved_, reserved);
 }
 
 void Ledger::UsesHandle(uint32_t handle) {
   if (handle <= most_handle_.load(std::memory_order_relaxed)) return;
-  if (Raise(most_handle_, handle)) slots_->RaiseCounter(Slots::kMostHandle, handle);
+  slots_->RaiseCounter(Slots::kMostHandle, handle);
+  Raise(most_handle_, handle);
 }
 
 void CallRecord::ForgetRequest() {
