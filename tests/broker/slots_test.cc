@@ -146,6 +146,18 @@ TEST(SlotsTest, TenThousandDamagesNeverGiveARecordThatNobodyWrote) {
   EXPECT_EQ(All(*Reopen(*slots), Kind::kLease).size(), 300u);
 }
 
+TEST(SlotsTest, ARecordThatLeadsOnToAnotherIsDamaged) {
+  const auto slots = *Slots::Create();
+  const Slots::Id id = *slots->Put(Kind::kLease, "a lease");
+  const Slots::Id other = *slots->Put(Kind::kLease, "another lease");
+  const off_t next = off_t{id} * 128 + 16;  // Of the one slot that it has.
+  ASSERT_EQ(pwrite(slots->fd(), &other, sizeof other, next), 4);
+  EXPECT_TRUE(absl::IsDataLoss(Slots::Open(Dup(slots->fd())).status()));
+  const Slots::Id none = 0;
+  ASSERT_EQ(pwrite(slots->fd(), &none, sizeof none, next), 4);
+  EXPECT_EQ(All(*Reopen(*slots), Kind::kLease).size(), 2u);
+}
+
 int die_at = 0;
 void Die() {
   if (--die_at == 0) _exit(9);
