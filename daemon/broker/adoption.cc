@@ -69,6 +69,9 @@ absl::Status Adoption::Adopt() {
   ReadCalls();
   absl::Status read = ReadLeases();
   if (read.ok()) read = ReadEndpoints();
+  if (unreadable_ > 0) {
+    spdlog::error("{} records in the ledger cannot be read: what they were of ends", unreadable_);
+  }
   if (!read.ok()) {
     EndAll();
     return read;

@@ -85,6 +85,8 @@ class Adoption {
       Message record;
       if (record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
         visit(entry, record);
+      } else {
+        ++unreadable_;
       }
     });
   }
@@ -109,6 +111,7 @@ class Adoption {
   StoredFds fds_;
   const std::function<bool(const Identity&)> lives_;
   Counts counts_;
+  size_t unreadable_ = 0;  // Records that do not parse.
   std::map<Generation, Device> devices_;
   std::map<uint64_t, SessionRef> sessions_;
   std::map<uint64_t, NamedDomainRef> named_;  // By id.

@@ -3,6 +3,7 @@
 #include "daemon/broker/add_keys.h"
 #include "daemon/broker/generations.h"
 #include "tests/broker/adoption_fixture.h"
+#include "tests/host/captured_log.h"
 
 namespace mrd::broker {
 namespace {
@@ -60,6 +61,20 @@ TEST_F(AdoptionTest, WhatNoRecordClaimsIsEnded) {
   EXPECT_THAT(kernel.cqs, IsEmpty());
   EXPECT_THAT(kernel.pds, ElementsAre(1));
   EXPECT_THAT(store_.names(), ElementsAre("f1"));
+}
+
+TEST_F(AdoptionTest, WhatCannotBeReadEndsAndIsSaid) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  Put(Kind::kLease, LeaseRecord(70, 5));
+  LeaseRecord(71, 6);
+  ASSERT_TRUE(slots_->Put(Kind::kLease, "\377").ok());
+  ASSERT_TRUE(slots_->Put(Kind::kEndpoint, "\377").ok());
+  host::CapturedLog log;
+  ASSERT_TRUE(Adopt().ok());
+  EXPECT_THAT(log.Taken(), testing::HasSubstr("2 records in the ledger cannot be read"));
+  EXPECT_THAT(LeaseIds(), ElementsAre(70));
+  EXPECT_EQ(Kernel().mrs.size(), 1u);
 }
 
 TEST_F(AdoptionTest, AProcessThatHasEndedHasNothing) {
