@@ -44,9 +44,7 @@ absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store&
     return NewLedger(store);
   }
   const auto found = fds.find(ledger::kFdName);
-  UniqueFd fd(std::move(found->second));
-  fds.erase(found);
-  auto slots = Slots::Open(std::move(fd));
+  auto slots = Slots::Open(std::move(found->second));  // Its name stays there for close_all.
   std::string why;
   if (!slots.ok()) {
     why = std::string(slots.status().message());
@@ -55,9 +53,11 @@ absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store&
   } else if ((*slots)->counter(Slots::kUnfinishedAdoptions) >= kMostUnfinishedAdoptions) {
     why = absl::StrCat(kMostUnfinishedAdoptions, " adoptions in a row have not come to an end");
   }
-  if (why.empty()) return slots;
+  if (why.empty()) {
+    fds.erase(found);
+    return slots;
+  }
   slots = absl::UnknownError("");  // Its memory goes before the new one's comes.
-  fds.emplace(ledger::kFdName, UniqueFd());
   close_all(why);
   return NewLedger(store);
 }

@@ -48,9 +48,9 @@ void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device
   const auto [place, is_new] = devices_.try_emplace({device.name, device.generation});
   if (!is_new) return;
   const auto kept = fabric.Keep(device);
-  if (!kept) {
-    spdlog::warn("device {}: what lies on it does not survive the daemon: no driver id is known",
-                 device.name);
+  if (!kept.ok()) {
+    spdlog::warn("device {}: what lies on it does not survive the daemon: {}", device.name,
+                 std::string(kept.status().message()));
     return;
   }
   auto stored = Keep(kept->fd);

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -61,7 +60,7 @@ class Ledger {
   }
 
   // Sees to it that this opening of a device outlives this process; where that fails it is logged,
-  // once, and what lies there does not survive. Before anything is made there. May block.
+  // once, and what lies there does not survive. Before anything there is written down. May block.
   void KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device)
       MRD_EXCLUDES(devices_mutex_);
   // The same of one that an earlier process kept.
@@ -97,7 +96,7 @@ class Ledger {
   std::atomic<uint64_t> next_fd_name_;
   std::atomic<uint64_t> ids_reserved_;
   std::atomic<uint64_t> most_handle_;
-  Mutex devices_mutex_;  // Held while the store is told: before anything is made on the device.
+  Mutex devices_mutex_;  // Held while the store is told: no record is before its device's.
   std::map<std::pair<std::string, uint64_t>, Kept> devices_ MRD_GUARDED_BY(devices_mutex_);
 };
 
