@@ -23,6 +23,7 @@
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
 #include "daemon/host/activation.h"
+#include "daemon/host/fd_store.h"
 #include "daemon/host/hotplug.h"
 #include "daemon/host/inherited.h"
 #include "daemon/host/log_sinks.h"
@@ -366,7 +367,8 @@ int Run(const Options& options, fabric::verbs::Api& verbs, host::ServiceManager&
   if (options.store > 0 && options.fabric == "verbs") {
     survival = Survival::Open(options.store, std::move(inherited));
   } else {
-    host::CloseUnknown(std::move(inherited));
+    host::FdStore store(/*limit=*/0, host::NamesOf(inherited));
+    host::CloseUnknown(std::move(inherited), store);
   }
   auto fabric = MakeFabric(options.fabric, verbs, /*as_service=*/given->has_value(),
                            survival ? survival->first_generation() : 1);
