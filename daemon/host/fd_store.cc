@@ -14,6 +14,9 @@ FdStore::FdStore(size_t limit, const std::vector<std::string>& inherited)
     : limit_(std::min(limit, kMost)), names_(inherited.begin(), inherited.end()) {}
 
 absl::Status FdStore::Add(const std::string& name, int fd) {
+  if (name.size() > kMostNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("too long a name for the store: ", name));
+  }
   {
     MutexLock lock(mutex_);
     if (names_.size() >= limit_) {
@@ -36,12 +39,16 @@ absl::Status FdStore::Add(const std::string& name, int fd) {
 void FdStore::Remove(const std::string& name) {
   {
     MutexLock lock(mutex_);
-    if (names_.erase(name) == 0) return;
+    if (names_.count(name) == 0) return;
   }
+  // Its place is free once systemd knows: it would drop what another thread puts there before.
   const std::string message = absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name);
   if (const int sent = sd_notify(/*unset_environment=*/0, message.c_str()); sent < 0) {
     spdlog::warn("{} stays in systemd's store: {}", name, strerror(-sent));
+    return;
   }
+  MutexLock lock(mutex_);
+  if (const auto found = names_.find(name); found != names_.end()) names_.erase(found);
 }
 
 size_t FdStore::used() const {
