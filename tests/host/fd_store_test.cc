@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -86,6 +88,28 @@ TEST_F(FdStoreTest, APlaceIsFreeOnlyOnceSystemdKnows) {
   EXPECT_EQ(next, "FDSTOREREMOVE=1\nFDNAME=f1");
   remover.join();
   EXPECT_EQ(store.used(), 0u);
+}
+
+// Who registers memory waits for it.
+TEST_F(FdStoreTest, DoesNotWaitForEverForASystemdThatDoesNotRead) {
+  FdStore store(2, {"f1"});
+  NotifySocket others;
+  while (others.Send("STATUS=full", NotifySocket::kNone)) {
+  }
+  EXPECT_TRUE(absl::IsUnavailable(store.Add("f2", STDIN_FILENO)));
+  store.Remove("f1");
+  EXPECT_EQ(store.used(), 1u);
+}
+
+TEST_F(FdStoreTest, WhatGoesInIsTheDescriptor) {
+  const UniqueFd kept(memfd_create("kept", MFD_CLOEXEC));
+  FdStore store(2, {});
+  ASSERT_TRUE(store.Add("f1", kept.get()).ok());
+  const UniqueFd stored = systemd_->NextFd();
+  struct stat ours, theirs;
+  ASSERT_EQ(fstat(kept.get(), &ours), 0);
+  ASSERT_EQ(fstat(stored.get(), &theirs), 0);
+  EXPECT_EQ(theirs.st_ino, ours.st_ino);
 }
 
 }  // namespace
