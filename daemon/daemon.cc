@@ -23,6 +23,7 @@
 #include "daemon/fabric/soft/soft_fabric.h"
 #include "daemon/fabric/verbs/verbs_fabric.h"
 #include "daemon/host/activation.h"
+#include "daemon/host/fd_store.h"
 #include "daemon/host/hotplug.h"
 #include "daemon/host/inherited.h"
 #include "daemon/host/log_sinks.h"
@@ -315,14 +316,15 @@ class Daemon {
 };
 
 int OnSignal(sd_event_source*, const signalfd_siginfo* info, void* daemon) {
-  static_cast<Daemon*>(daemon)->OnSignal(static_cast<int>(info->ssi_signo));
+  (*static_cast<std::optional<Daemon>*>(daemon))->OnSignal(static_cast<int>(info->ssi_signo));
   return 0;
 }
 
-// False: they are blocked, so that a signal without a source would do nothing.
-bool TakeSignals(sd_event* loop, Daemon* daemon) {
+// False: they are blocked, so that a signal without a source would do nothing. `daemon` is there
+// once the loop runs.
+bool TakeSignals(sd_event* loop, std::optional<Daemon>& daemon) {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) {
-    const int result = sd_event_add_signal(loop, nullptr, signal, OnSignal, daemon);
+    const int result = sd_event_add_signal(loop, nullptr, signal, OnSignal, &daemon);
     if (result >= 0) continue;
     spdlog::error("cannot take the signal {}: {}", strsignal(signal), strerror(-result));
     return false;
@@ -365,7 +367,8 @@ int Run(const Options& options, fabric::verbs::Api& verbs, host::ServiceManager&
   if (options.store > 0 && options.fabric == "verbs") {
     survival = Survival::Open(options.store, std::move(inherited));
   } else {
-    host::CloseUnknown(std::move(inherited));
+    host::FdStore store(/*limit=*/0, host::NamesOf(inherited));
+    host::CloseUnknown(std::move(inherited), store);
   }
   auto fabric = MakeFabric(options.fabric, verbs, /*as_service=*/given->has_value(),
                            survival ? survival->first_generation() : 1);
@@ -394,20 +397,19 @@ int Run(const Options& options, fabric::verbs::Api& verbs, host::ServiceManager&
     return 1;
   }
   {
-    Daemon daemon(options, *std::move(policy), **fabric, verbs, *sockets, std::move(metrics_socket),
-                  manager, survival.get(), loop);
-    if (!TakeSignals(loop, &daemon)) {
-      daemon.Shutdown();
-      return 1;
-    }
-    daemon.TellReady(*sockets);
+    std::optional<Daemon> daemon;
+    // Before there is one: it takes over what an earlier run left, and returning here would end it.
+    if (!TakeSignals(loop, daemon)) return 1;
+    daemon.emplace(options, *std::move(policy), **fabric, verbs, *sockets,
+                   std::move(metrics_socket), manager, survival.get(), loop);
+    daemon->TellReady(*sockets);
     if (const int result = sd_event_loop(loop); result < 0) {
       // Sessions end in order by events of the loop only.
       spdlog::error("the main loop failed: {}; ending at once; the kernel frees what is left",
                     strerror(-result));
       _exit(1);
     }
-    daemon.Shutdown();
+    daemon->Shutdown();
   }
   sd_event_unref(loop);
   DropLibraryLogs();

@@ -20,9 +20,7 @@ bool Lives(const broker::Identity& who) {
 }  // namespace
 
 std::unique_ptr<Survival> Survival::Open(size_t limit, std::vector<host::InheritedFd> fds) {
-  std::vector<std::string> names;
-  for (const host::InheritedFd& each : fds) names.push_back(each.name);
-  std::unique_ptr<Survival> survival(new Survival(limit, names));
+  std::unique_ptr<Survival> survival(new Survival(limit, host::NamesOf(fds)));
   for (host::InheritedFd& each : fds) {
     survival->fds_.emplace(std::move(each.name), std::move(each.fd));
   }

@@ -94,7 +94,7 @@ absl::Status Adoption::ReadLeases() {
     }
     session->leases.emplace(lease_id, std::move(lease));
     if (record.call() == 0 && !record.request_id().empty()) {
-      Remember(session, record.request_id(), record.fingerprint(), {lease_id});
+      Remember(session, record.request_id(), record.fingerprint(), {lease_id}, nullptr);
     }
   }
   for (const auto& [id, call] : calls_) {
@@ -102,14 +102,15 @@ absl::Status Adoption::ReadLeases() {
     if (!session || call.request_id().empty()) continue;
     MutexLock lock(session->mutex);
     Remember(session, call.request_id(), call.fingerprint(),
-             {call.lease_ids().begin(), call.lease_ids().end()});
+             {call.lease_ids().begin(), call.lease_ids().end()}, call_records_[id]);
   }
   call_records_.clear();  // Those whose leases have all ended go.
   return absl::OkStatus();
 }
 
 void Adoption::Remember(const SessionRef& session, const std::string& request_id,
-                        uint64_t fingerprint, const std::vector<uint64_t>& lease_ids) {
+                        uint64_t fingerprint, const std::vector<uint64_t>& lease_ids,
+                        const std::shared_ptr<ledger::CallRecord>& call) {
   RequestLog& requests = session->requests;
   bool lives = false;
   for (const uint64_t id : lease_ids) lives |= session->leases.contains(id);
@@ -117,7 +118,7 @@ void Adoption::Remember(const SessionRef& session, const std::string& request_id
   RequestRecord& request = *requests.Begin(request_id, fingerprint);
   LeaseViews answer;
   for (const uint64_t id : lease_ids) answer.emplace_back().id = id;
-  requests.Answer(request, answer);
+  requests.Answer(request, answer, call);
   for (const LeaseView& view : answer) {
     const auto lease = session->leases.find(view.id);
     if (lease != session->leases.end()) {

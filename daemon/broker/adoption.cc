@@ -53,10 +53,12 @@ Adoption::Adoption(Broker& broker, ledger::Ledger& ledger, StoredFds fds,
     : broker_(broker), ledger_(ledger), fds_(std::move(fds)), lives_(std::move(lives)) {}
 
 absl::Status Adoption::Run() {
-  const CrashCount crashes(ledger_.slots().raw(Slots::kCrashedAdoptions));
+  Slots& slots = ledger_.slots();
+  const CrashCount crashes(slots.raw(Slots::kCrashedAdoptions));
+  slots.SetCounter(Slots::kUnfinishedAdoptions, slots.counter(Slots::kUnfinishedAdoptions) + 1);
   const absl::Status adopted = Adopt();
-  ledger_.slots().SetCounter(Slots::kCrashedAdoptions, 0);
-  ledger_.slots().SetCounter(Slots::kUnfinishedAdoptions, 0);
+  slots.SetCounter(Slots::kCrashedAdoptions, 0);
+  slots.SetCounter(Slots::kUnfinishedAdoptions, 0);
   return adopted;
 }
 
@@ -67,6 +69,9 @@ absl::Status Adoption::Adopt() {
   ReadCalls();
   absl::Status read = ReadLeases();
   if (read.ok()) read = ReadEndpoints();
+  if (unreadable_ > 0) {
+    spdlog::error("{} records in the ledger cannot be read: what they were of ends", unreadable_);
+  }
   if (!read.ok()) {
     EndAll();
     return read;
@@ -184,7 +189,7 @@ void Adoption::ReadMemberships() {
 
 void Adoption::ReadCalls() {
   Each<pb::Call>(Kind::kCall, [this](ledger::Record& entry, const pb::Call& record) {
-    call_records_[record.id()] = std::make_shared<ledger::CallRecord>(std::move(entry));
+    call_records_[record.id()] = std::make_shared<ledger::CallRecord>(ledger_, std::move(entry));
     calls_[record.id()] = record;
   });
 }

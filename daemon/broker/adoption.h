@@ -85,6 +85,8 @@ class Adoption {
       Message record;
       if (record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
         visit(entry, record);
+      } else {
+        ++unreadable_;
       }
     });
   }
@@ -96,8 +98,10 @@ class Adoption {
                                               const SessionRef& session, uint64_t domain_id);
   Device* DeviceOf(const std::string& name, uint64_t generation);
   SessionRef SessionOf(uint64_t id);
+  // `call` may be null.
   void Remember(const SessionRef& session, const std::string& request_id, uint64_t fingerprint,
-                const std::vector<uint64_t>& lease_ids) MRD_REQUIRES(session->mutex);
+                const std::vector<uint64_t>& lease_ids,
+                const std::shared_ptr<ledger::CallRecord>& call) MRD_REQUIRES(session->mutex);
   void EndUnclaimed();
   void EndUnclaimed(Device& device);
   void EndAll();
@@ -107,6 +111,7 @@ class Adoption {
   StoredFds fds_;
   const std::function<bool(const Identity&)> lives_;
   Counts counts_;
+  size_t unreadable_ = 0;  // Records that do not parse.
   std::map<Generation, Device> devices_;
   std::map<uint64_t, SessionRef> sessions_;
   std::map<uint64_t, NamedDomainRef> named_;  // By id.

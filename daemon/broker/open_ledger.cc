@@ -13,8 +13,8 @@ namespace {
 using ledger::Slots;
 
 constexpr uint64_t kMostCrashedAdoptions = 3;
-// Who kills the daemon again and again, however quickly, ends nothing by it; something that goes
-// wrong at each start without a signal is to end some time.
+// Of any end: what hangs there is killed by somebody, and that is to end some time. An adoption
+// takes milliseconds: who kills the daemon again and again does not hit so many in a row.
 constexpr uint64_t kMostUnfinishedAdoptions = 20;
 
 absl::StatusOr<std::unique_ptr<Slots>> NewLedger(ledger::Store& store) {
@@ -59,9 +59,7 @@ absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store&
     return NewLedger(store);
   }
   const auto found = fds.find(ledger::kFdName);
-  UniqueFd fd(std::move(found->second));
-  fds.erase(found);
-  auto slots = Slots::Open(std::move(fd));
+  auto slots = Slots::Open(std::move(found->second));  // Its name stays there for close_all.
   if (slots.ok()) TakeOver(**slots);
   std::string why;
   if (!slots.ok()) {
@@ -69,15 +67,13 @@ absl::StatusOr<std::unique_ptr<Slots>> OpenLedger(StoredFds& fds, ledger::Store&
   } else if ((*slots)->counter(Slots::kCrashedAdoptions) >= kMostCrashedAdoptions) {
     why = absl::StrCat(kMostCrashedAdoptions, " starts in a row have crashed at that");
   } else if ((*slots)->counter(Slots::kUnfinishedAdoptions) >= kMostUnfinishedAdoptions) {
-    why = absl::StrCat(kMostUnfinishedAdoptions, " starts in a row have not come to its end");
+    why = absl::StrCat(kMostUnfinishedAdoptions, " adoptions in a row have not come to an end");
   }
   if (why.empty()) {
-    (*slots)->SetCounter(Slots::kUnfinishedAdoptions,
-                         (*slots)->counter(Slots::kUnfinishedAdoptions) + 1);
+    fds.erase(found);
     return slots;
   }
   slots = absl::UnknownError("");  // Its memory goes before the new one's comes.
-  fds.emplace(ledger::kFdName, UniqueFd());
   close_all(why);
   return NewLedger(store);
 }

@@ -132,7 +132,7 @@ absl::Status WriteDown(ledger::Ledger& ledger, const Session& session,
     pb::Lease record = RecordOf(session, *lease, named);
     if (!alone) {
       record.set_call(call_id);
-      call.add_lease_ids(lease->view.id);
+      if (request) call.add_lease_ids(lease->view.id);
     } else if (request) {
       record.set_request_id(request->id);
       record.set_fingerprint(request->fingerprint);
@@ -153,7 +153,7 @@ absl::Status WriteDown(ledger::Ledger& ledger, const Session& session,
   }
   auto put = ledger.Put(call);
   if (!put.ok()) return put.status();
-  const auto shared = std::make_shared<ledger::CallRecord>(*std::move(put));
+  const auto shared = std::make_shared<ledger::CallRecord>(ledger, *std::move(put));
   for (const auto& lease : leases) lease->written->call = shared;
   return absl::OkStatus();
 }

@@ -332,11 +332,12 @@ absl::Status Registration::Commit(std::shared_ptr<const LeaseViews> answer) {
       if (broker_.device_watch().IsGone(*used.device)) return DeviceRemoved(used.device->name);
     }
     if (auto written = WriteDown(); !written.ok()) return written;
+    const auto call = leases_[0]->written ? leases_[0]->written->call : nullptr;
     for (auto& lease : leases_) session_.PutLease(std::move(lease));
     leases_.clear();
     if (ttl_.count() > 0) broker_.WatchLocked(session_);
     for (const SessionDomain& used : domains_) domain_set().Keep(used);
-    if (record_) waiters = session_.requests.Answer(*record_, *answer);
+    if (record_) waiters = session_.requests.Answer(*record_, *answer, call);
     record_ = nullptr;
     if (spec_.release_after) {
       for (const RangeSpec& range : spec_.ranges) {

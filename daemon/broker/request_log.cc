@@ -11,6 +11,10 @@ void RequestLog::Drop(Records& from) {
   views_ -= record.lease_ids.size();
   live_ -= record.live_leases;
   by_id_.erase(record.id);
+  if (const auto written = calls_.find(&record); written != calls_.end()) {
+    if (const auto call = written->second.lock()) call->ForgetRequest();
+    calls_.erase(written);
+  }
   if (record.live_leases == 0) return from.pop_front();
   // Its leases point to it.
   record.forgotten = true;
@@ -51,7 +55,9 @@ Waiters RequestLog::Refuse(RequestRecord& record) {
   return waiters;
 }
 
-Waiters RequestLog::Answer(RequestRecord& record, const LeaseViews& answer) {
+Waiters RequestLog::Answer(RequestRecord& record, const LeaseViews& answer,
+                           const std::shared_ptr<ledger::CallRecord>& call) {
+  if (call) calls_.emplace(&record, call);
   record.answered = true;
   record.lease_ids.reserve(answer.size());
   for (const LeaseView& view : answer) record.lease_ids.push_back(view.id);

@@ -66,8 +66,10 @@ class RequestLog {
   // the refusal. The record is no more.
   Waiters Refuse(RequestRecord& record);
 
-  // The first call was answered with leases, which are its session's now.
-  Waiters Answer(RequestRecord& record, const LeaseViews& answer);
+  // The first call was answered with leases, which are its session's now. `call`: what the ledger
+  // has of one with several leases; it forgets the request when this does.
+  Waiters Answer(RequestRecord& record, const LeaseViews& answer,
+                 const std::shared_ptr<ledger::CallRecord>& call = nullptr);
 
   // A lease is its session's no more: it is being ended...
   void LeaseTaken(RequestRecord& record, const LeaseView& view);
@@ -89,8 +91,10 @@ class RequestLog {
   Records living_;     // Have a lease that lives.
   Records ended_;      // Have none.
   Records forgotten_;  // Have one, and are not in by_id_.
-  size_t views_ = 0;   // In all answers.
-  size_t live_ = 0;    // Leases of requests that are remembered.
+  // Beside the records, most of which have none.
+  absl::flat_hash_map<const RequestRecord*, std::weak_ptr<ledger::CallRecord>> calls_;
+  size_t views_ = 0;  // In all answers.
+  size_t live_ = 0;   // Leases of requests that are remembered.
 };
 
 }  // namespace mrd::broker

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -256,10 +255,10 @@ class Fabric {
   // failed. May block. One call at a time.
   virtual DeviceChanges Refresh() = 0;
 
-  // Nothing: that opening of a device cannot outlive this process.
-  virtual std::optional<Keepable> Keep(const DeviceInfo& device) {
+  // Errors: that opening of a device cannot outlive this process.
+  virtual absl::StatusOr<Keepable> Keep(const DeviceInfo& device) {
     (void)device;
-    return std::nullopt;
+    return absl::UnimplementedError("its fabric cannot do that");
   }
   // Takes over an opening of an earlier process. `kept.fd` becomes the device's; `closed` is called
   // when it has been closed. `info`: as at the opening.

@@ -119,10 +119,11 @@ absl::StatusOr<std::optional<ipc::SocketDir>> TakeSockets(std::vector<InheritedF
                                std::move(sockets[1]), std::move(sockets[2]));
 }
 
-void CloseUnknown(std::vector<InheritedFd> inherited) {
+void CloseUnknown(std::vector<InheritedFd> inherited, broker::ledger::Store& store) {
   for (const InheritedFd& each : inherited) {
     spdlog::warn("the service manager passes a descriptor \"{}\" that mrd does not know: closed",
                  log::Escaped(each.name, 64));
+    store.Remove(each.name);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "daemon/broker/ledger/store.h"
 #include "daemon/host/inherited.h"
 #include "daemon/ipc/socket_dir.h"
 
@@ -25,8 +26,9 @@ inline constexpr char kAdminSocket[] = "admin";
 // called listen(2) last.
 absl::StatusOr<std::optional<ipc::SocketDir>> TakeSockets(std::vector<InheritedFd>& inherited);
 
-// What nobody has asked for: says so, and closes it.
-void CloseUnknown(std::vector<InheritedFd> inherited);
+// What nobody has asked for: says so, closes it, and takes it out of the store, where a duplicate
+// of it would keep alive in the kernel what an earlier run had.
+void CloseUnknown(std::vector<InheritedFd> inherited, broker::ledger::Store& store);
 
 }  // namespace mrd::host
 

@@ -1,7 +1,7 @@
 #include "daemon/host/fd_store.h"
 
+#include <errno.h>
 #include <string.h>
-#include <systemd/sd-daemon.h>
 
 #include <algorithm>
 
@@ -14,6 +14,9 @@ FdStore::FdStore(size_t limit, const std::vector<std::string>& inherited)
     : limit_(std::min(limit, kMost)), names_(inherited.begin(), inherited.end()) {}
 
 absl::Status FdStore::Add(const std::string& name, int fd) {
+  if (name.size() > kMostNameBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("too long a name for the store: ", name));
+  }
   {
     MutexLock lock(mutex_);
     if (names_.size() >= limit_) {
@@ -24,24 +27,29 @@ absl::Status FdStore::Add(const std::string& name, int fd) {
   }
   // Without FDPOLL=0 systemd would drop what is readable and hung up.
   const std::string message = absl::StrCat("FDSTORE=1\nFDNAME=", name, "\nFDPOLL=0");
-  const int sent = sd_pid_notify_with_fds(0, /*unset_environment=*/0, message.c_str(), &fd, 1);
-  if (sent > 0) return absl::OkStatus();
+  const int error = systemd_.TrySend(message, NotifySocket::kSome, fd);
+  if (error == 0) return absl::OkStatus();
   MutexLock lock(mutex_);
   names_.erase(names_.find(name));
   return absl::UnavailableError(
       absl::StrCat("systemd's store was not reached: ",
-                   sent == 0 ? "$NOTIFY_SOCKET is not set" : strerror(-sent)));
+                   error == EDESTADDRREQ ? "$NOTIFY_SOCKET is not set" : strerror(error)));
 }
 
 void FdStore::Remove(const std::string& name) {
   {
     MutexLock lock(mutex_);
-    if (names_.erase(name) == 0) return;
+    if (names_.count(name) == 0) return;
   }
+  // Its place is free once systemd knows: it would drop what another thread puts there before.
   const std::string message = absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name);
-  if (const int sent = sd_notify(/*unset_environment=*/0, message.c_str()); sent < 0) {
-    spdlog::warn("{} stays in systemd's store: {}", name, strerror(-sent));
+  if (const int error = systemd_.TrySend(message, NotifySocket::kSome); error != 0) {
+    if (error == EDESTADDRREQ) return;  // There is no store.
+    spdlog::warn("{} stays in systemd's store: {}", name, strerror(error));
+    return;
   }
+  MutexLock lock(mutex_);
+  if (const auto found = names_.find(name); found != names_.end()) names_.erase(found);
 }
 
 size_t FdStore::used() const {

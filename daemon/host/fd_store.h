@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "daemon/broker/ledger/store.h"
+#include "daemon/host/notify_socket.h"
 #include "daemon/mutex.h"
 
 namespace mrd::host {
@@ -29,10 +30,10 @@ class FdStore final : public broker::ledger::Store {
   FdStore(const FdStore&) = delete;
   FdStore& operator=(const FdStore&) = delete;
 
-  // Puts a duplicate of `fd` into it under this name, which none in it has. May block while systemd
-  // is slow to read. It is there when this returns, as far as a later end of this process goes:
-  // systemd reads all that was sent before it looks who has died. RESOURCE_EXHAUSTED: it is full;
-  // UNAVAILABLE: systemd was not reached ($NOTIFY_SOCKET).
+  // Puts a duplicate of `fd` into it under this name, which none in it has. May block for seconds
+  // while systemd is slow to read. It is there when this returns, as far as a later end of this
+  // process goes: systemd reads all that was sent before it looks who has died. RESOURCE_EXHAUSTED:
+  // it is full; UNAVAILABLE: systemd was not reached ($NOTIFY_SOCKET).
   absl::Status Add(const std::string& name, int fd) override MRD_EXCLUDES(mutex_);
   // Takes it out: the last duplicate may close. Nothing where there is none of this name.
   void Remove(const std::string& name) override MRD_EXCLUDES(mutex_);
@@ -41,6 +42,7 @@ class FdStore final : public broker::ledger::Store {
   size_t used() const override MRD_EXCLUDES(mutex_);
 
  private:
+  const NotifySocket systemd_;
   const size_t limit_;
   mutable Mutex mutex_;
   std::multiset<std::string> names_ MRD_GUARDED_BY(mutex_);

@@ -7,6 +7,12 @@
 
 namespace mrd::host {
 
+std::vector<std::string> NamesOf(const std::vector<InheritedFd>& inherited) {
+  std::vector<std::string> names;
+  for (const InheritedFd& each : inherited) names.push_back(each.name);
+  return names;
+}
+
 std::vector<InheritedFd> TakeInherited() {
   char** names = nullptr;
   const int count = sd_listen_fds_with_names(/*unset_environment=*/1, &names);

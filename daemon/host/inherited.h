@@ -15,6 +15,8 @@ struct InheritedFd {
   UniqueFd fd;       // Close-on-exec.
 };
 
+std::vector<std::string> NamesOf(const std::vector<InheritedFd>& inherited);
+
 // sd_listen_fds_with_names(3): all of them, in their order; empty where there are none or they are
 // not this process's. Once, at the start of the program, before any thread is started: it takes
 // $LISTEN_FDS and its like out of the environment.

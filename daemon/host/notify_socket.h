@@ -24,6 +24,10 @@ class NotifySocket {
 
   explicit operator bool() const { return !address_.empty(); }
 
+  // One message, lines of NAME=VALUE, with a duplicate of `fd` unless that is -1. The errno; 0: it
+  // was taken; EDESTADDRREQ: there is nobody to tell. Nothing is logged.
+  int TrySend(std::string_view message, Patience patience, int fd = -1) const;
+
   // One message, lines of NAME=VALUE. False: it was not taken, or there is nobody to tell. The
   // first of several failures is logged.
   bool Send(std::string_view message, Patience patience);

@@ -157,6 +157,17 @@ class AdoptionTest : public BrokerTest {
     return count;
   }
 
+  // That all answers in the ledger come to.
+  int LeasesInCalls() {
+    int count = 0;
+    ledger_->slots().ForEach(Kind::kCall, [&count](Slots::Id, std::string_view bytes) {
+      pb::Call call;
+      EXPECT_TRUE(call.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())));
+      count += call.lease_ids_size();
+    });
+    return count;
+  }
+
   ~AdoptionTest() override {
     // All sessions end before their ledger does.
     for (const SessionRef& session : broker_->All()) EndAndWait(session);

@@ -3,6 +3,7 @@
 #include "daemon/broker/add_keys.h"
 #include "daemon/broker/generations.h"
 #include "tests/broker/adoption_fixture.h"
+#include "tests/host/captured_log.h"
 
 namespace mrd::broker {
 namespace {
@@ -62,6 +63,20 @@ TEST_F(AdoptionTest, WhatNoRecordClaimsIsEnded) {
   EXPECT_THAT(store_.names(), ElementsAre("f1"));
 }
 
+TEST_F(AdoptionTest, WhatCannotBeReadEndsAndIsSaid) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  Put(Kind::kLease, LeaseRecord(70, 5));
+  LeaseRecord(71, 6);
+  ASSERT_TRUE(slots_->Put(Kind::kLease, "\377").ok());
+  ASSERT_TRUE(slots_->Put(Kind::kEndpoint, "\377").ok());
+  host::CapturedLog log;
+  ASSERT_TRUE(Adopt().ok());
+  EXPECT_THAT(log.Taken(), testing::HasSubstr("2 records in the ledger cannot be read"));
+  EXPECT_THAT(LeaseIds(), ElementsAre(70));
+  EXPECT_EQ(Kernel().mrs.size(), 1u);
+}
+
 TEST_F(AdoptionTest, AProcessThatHasEndedHasNothing) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);
@@ -73,6 +88,21 @@ TEST_F(AdoptionTest, AProcessThatHasEndedHasNothing) {
   EXPECT_THAT(Kernel().pds, IsEmpty());
   EXPECT_THAT(store_.names(), IsEmpty());
   EXPECT_EQ(broker_->session_count(), 0u);
+}
+
+TEST_F(AdoptionTest, CountsAsUnfinishedUntilItsEnd) {
+  Put(Kind::kSession, session_);
+  uint64_t during = 0;
+  const auto look = [this, &during](const Identity&) {
+    during = ledger_->slots().counter(Slots::kUnfinishedAdoptions);
+    return false;
+  };
+  slots_->SetCounter(Slots::kUnfinishedAdoptions, 6);
+  ledger_ = std::make_unique<ledger::Ledger>(std::move(slots_), store_);
+  broker_->SetLedger(*ledger_);
+  EXPECT_TRUE(Adoption(*broker_, *ledger_, std::move(fds_), look).Run().ok());
+  EXPECT_EQ(during, 7u);
+  EXPECT_EQ(ledger_->slots().counter(Slots::kUnfinishedAdoptions), 0u);
 }
 
 TEST_F(AdoptionTest, WhoDiesOrDoesNotComeBackIsEnded) {
@@ -163,6 +193,48 @@ TEST_F(AdoptionTest, LeasesOfACallCountOnceItIsWrittenDown) {
   EXPECT_THAT((**answer)[1].keys, IsEmpty());
   EXPECT_TRUE(Deregister(*session, {71}).ok());
   EXPECT_EQ(Records(Kind::kCall), 0u) << "it goes with its last lease";
+}
+
+// Otherwise a client that registers many and ends all but one, again and again, fills the ledger.
+TEST_F(AdoptionTest, TheLedgerKeepsNoMoreAnswersThanTheSessionRemembers) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  const auto many = static_cast<int>(RequestLog::kMostViews);
+  for (int i = 0; i < 3; ++i) {  // Of the run before: one lease of each lives.
+    const uint64_t first = 100'000 * (i + 1);
+    pb::Lease lease = LeaseRecord(first, 5 + i);
+    lease.set_call(7 + i);
+    Put(Kind::kLease, lease);
+    pb::Call call;
+    call.set_id(7 + i);
+    call.set_session_id(3);
+    call.set_request_id("old " + std::to_string(i));
+    for (int k = 0; k < many; ++k) call.add_lease_ids(first + k);
+    Put(Kind::kCall, call);
+  }
+  ASSERT_TRUE(Adopt().ok());
+  EXPECT_EQ(Records(Kind::kCall), 3u);
+  EXPECT_LE(LeasesInCalls(), 2 * many);
+  const auto session = Resume();
+  ASSERT_TRUE(session.ok());
+  Pass(*session, 1);
+  RegisterSpec spec = Spec(std::vector<RangeSpec>(many, Range(0, 4096)));
+  spec.newest_only = true;
+  for (const char* request : {"", "", "a", "b", "c"}) {
+    spec.request_id = request;
+    const auto answer = Register(*session, spec);
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    std::vector<uint64_t> ids;
+    for (const LeaseView& view : **answer) ids.push_back(view.id);
+    ids.pop_back();
+    ASSERT_TRUE(Deregister(*session, ids).ok());
+  }
+  EXPECT_EQ(Records(Kind::kCall), 8u) << "each has a lease";
+  EXPECT_LE(LeasesInCalls(), 2 * many);
+  spec.request_id = "c";
+  const auto repeated = Register(*session, spec);
+  ASSERT_TRUE(repeated.ok());
+  EXPECT_EQ(LeaseIds().size(), 8u) << "the first answer";
 }
 
 TEST_F(AdoptionTest, ALeaseWhoseTimeRanOutMeanwhileLapsesAtOnce) {
@@ -355,7 +427,8 @@ TEST_F(AdoptionTest, ALedgerIsLookedForOnceAndReplacedWhereItCannotBeBelieved) {
     ASSERT_TRUE(opened.ok());
     EXPECT_THAT(store.names(), IsEmpty()) << "nothing was given up";
   };
-  for (int start = 0; start < 5; ++start) expect_kept();  // Each is killed before it is through.
+  // Each fails, or is killed, before it adopts.
+  for (int start = 0; start < 25; ++start) expect_kept();
   // It was another version that crashed.
   slots_->SetCounter(Slots::kCrashedAdoptions, 3);
   const uint32_t other = slots_->version() + 1;
@@ -370,6 +443,13 @@ TEST_F(AdoptionTest, ALedgerIsLookedForOnceAndReplacedWhereItCannotBeBelieved) {
   EXPECT_EQ((*clean)->counter(Slots::kCrashedAdoptions), 0u);
   EXPECT_THAT(fds, IsEmpty());
   EXPECT_THAT(store.names(), ElementsAre("ledger"));
+
+  slots_->SetCounter(Slots::kCrashedAdoptions, 0);
+  slots_->SetCounter(Slots::kUnfinishedAdoptions, 20);
+  fds.emplace("ledger", dup(slots_->fd()));
+  const auto unfinished = OpenLedger(fds, store);
+  ASSERT_TRUE(unfinished.ok());
+  EXPECT_EQ((*unfinished)->counter(Slots::kUnfinishedAdoptions), 0u);
 
   StoredFds two;
   two.emplace("ledger", dup(slots_->fd()));

@@ -7,11 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "daemon/broker/ledger/ledger.h"
 #include "daemon/broker/ledger/version.h"
 
 namespace mrd::broker::ledger {
@@ -207,6 +210,18 @@ TEST(SlotsTest, TenThousandDamagesNeverGiveARecordThatNobodyWrote) {
   EXPECT_EQ(All(*Reopen(*slots), Kind::kLease).size(), 300u);
 }
 
+TEST(SlotsTest, ARecordThatLeadsOnToAnotherIsDamaged) {
+  const auto slots = *Slots::Create();
+  const Slots::Id id = *slots->Put(Kind::kLease, "a lease");
+  const Slots::Id other = *slots->Put(Kind::kLease, "another lease");
+  const off_t next = off_t{id} * 128 + 16;  // Of the one slot that it has.
+  ASSERT_EQ(pwrite(slots->fd(), &other, sizeof other, next), 4);
+  EXPECT_TRUE(absl::IsDataLoss(Slots::Open(Dup(slots->fd())).status()));
+  const Slots::Id none = 0;
+  ASSERT_EQ(pwrite(slots->fd(), &none, sizeof none, next), 4);
+  EXPECT_EQ(All(*Reopen(*slots), Kind::kLease).size(), 2u);
+}
+
 int die_at = 0;
 void Die() {
   if (--die_at == 0) _exit(9);
@@ -245,6 +260,43 @@ TEST(SlotsTest, KilledAtAnyStepItIsSound) {
     if (WEXITSTATUS(status) == 0) break;
     ASSERT_EQ(WEXITSTATUS(status), 9);
   }
+}
+
+class NoStore final : public Store {
+ public:
+  absl::Status Add(const std::string&, int) override { return absl::OkStatus(); }
+  void Remove(const std::string&) override {}
+  size_t limit() const override { return 0; }
+  size_t used() const override { return 0; }
+};
+
+std::function<void()> meanwhile;
+void Interrupt() {
+  if (auto once = std::exchange(meanwhile, nullptr)) once();
+}
+
+// Else a daemon that is killed there has the next one give the same ids again.
+TEST(LedgerTest, NobodyFindsAnIdReservedThatTheFileHasNot) {
+  NoStore store;
+  Ledger ledger(*Slots::Create(), store);
+  Slots::SetHook(Interrupt);
+  bool looked = false;
+  meanwhile = [&] {  // Another thread, while the first is about to write.
+    ledger.UsesId(9);
+    EXPECT_GT(ledger.slots().counter(Slots::kNextId), 9u);
+    looked = true;
+  };
+  ledger.UsesId(10);
+  EXPECT_TRUE(looked);
+  meanwhile = [&] {
+    ledger.UsesHandle(9);
+    EXPECT_GE(ledger.slots().counter(Slots::kMostHandle), 9u);
+    looked = false;
+  };
+  ledger.UsesHandle(10);
+  EXPECT_FALSE(looked);
+  Slots::SetHook(nullptr);
+  EXPECT_EQ(ledger.slots().counter(Slots::kMostHandle), 10u);
 }
 
 }  // namespace

@@ -97,6 +97,14 @@ TEST_F(SystemdTest, ServesTheSocketsThatItIsPassedAndLeavesThemWhenItEnds) {
   EXPECT_FALSE(std::filesystem::exists(dir_ / "nowhere"));
 }
 
+TEST_F(SystemdTest, WhatARunWithAStoreLeftThereIsTakenOutOfIt) {
+  sockets_.emplace_back("f1", Listening(SOCK_STREAM, dir_ / "any"));
+  daemon_.emplace(Launch());
+  EXPECT_EQ(Next(), "FDSTOREREMOVE=1\nFDNAME=f1") << Log();
+  EXPECT_THAT(Next(), StartsWith("READY=1\n")) << Log();
+  ExpectEnd();
+}
+
 TEST_F(SystemdTest, WhoConnectsBetweenTwoRunsIsServedByTheNext) {
   Start();
   daemon_->Kill(SIGKILL);

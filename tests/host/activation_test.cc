@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,7 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/host/fd_store.h"
 #include "tests/host/captured_log.h"
+#include "tests/host/notify_receiver.h"
 #include "tests/host/temporary_dir.h"
 
 namespace mrd::host {
@@ -204,8 +207,13 @@ TEST_F(ActivationTest, WhatNobodyKnowsIsClosedAndSaid) {
   const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   Give("jun\nk", fd);
   CapturedLog log;
-  CloseUnknown(std::move(inherited_));
+  NotifyReceiver systemd(dir_ / "notify");
+  setenv("NOTIFY_SOCKET", (dir_ / "notify").c_str(), 1);
+  FdStore store(/*limit=*/0, NamesOf(inherited_));
+  CloseUnknown(std::move(inherited_), store);
+  unsetenv("NOTIFY_SOCKET");
   EXPECT_EQ(fcntl(fd, F_GETFD), -1);
+  EXPECT_EQ(systemd.Waiting(), "FDSTOREREMOVE=1\nFDNAME=jun\nk");
   EXPECT_THAT(log.Taken(), HasSubstr("a descriptor \"jun\\nk\" that mrd does not know: closed"));
 }
 

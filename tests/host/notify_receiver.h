@@ -41,6 +41,23 @@ class NotifyReceiver {
     if (length < 0) return std::nullopt;
     return std::string(message, length);
   }
+  // The descriptor that comes with the message that waits; none where none does.
+  UniqueFd NextFd() {
+    char message[4096];
+    iovec data{message, sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    msghdr header{};
+    header.msg_iov = &data;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    if (recvmsg(socket_.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) < 0) return UniqueFd();
+    const cmsghdr* const part = CMSG_FIRSTHDR(&header);
+    if (part == nullptr || part->cmsg_type != SCM_RIGHTS) return UniqueFd();
+    int fd;
+    memcpy(&fd, CMSG_DATA(part), sizeof fd);
+    return UniqueFd(fd);
+  }
   // What waits already.
   std::optional<std::string> Waiting() { return Next(std::chrono::milliseconds(0)); }
 

@@ -14,13 +14,11 @@ namespace {
 
 constexpr uint64_t kIdsAtOnce = 1 << 16;
 
-// Sets `highest` to at least `value`; true where it was lower.
-bool Raise(std::atomic<uint64_t>& highest, uint64_t value) {
+// Sets `highest` to at least `value`.
+void Raise(std::atomic<uint64_t>& highest, uint64_t value) {
   uint64_t seen = highest.load();
-  while (seen < value) {
-    if (highest.compare_exchange_weak(seen, value)) return true;
+  while (seen < value && !highest.compare_exchange_weak(seen, value)) {
   }
-  return false;
 }
 
 }  // namespace
@@ -51,9 +49,9 @@ void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device
   const auto [place, is_new] = devices_.try_emplace({device.name, device.generation});
   if (!is_new) return;
   const auto kept = fabric.Keep(device);
-  if (!kept) {
-    spdlog::warn("device {}: what lies on it does not survive the daemon: no driver id is known",
-                 device.name);
+  if (!kept.ok()) {
+    spdlog::warn("device {}: what lies on it does not survive the daemon: {}", device.name,
+                 std::string(kept.status().message()));
     return;
   }
   auto stored = Keep(kept->fd);
@@ -112,12 +110,25 @@ void Ledger::DropDeviceUpTo(const std::string& device, uint64_t generation) {
 void Ledger::UsesId(uint64_t id) {
   if (id < ids_reserved_.load(std::memory_order_relaxed)) return;
   const uint64_t reserved = id + kIdsAtOnce;
-  if (Raise(ids_reserved_, reserved)) slots_->RaiseCounter(Slots::kNextId, reserved);
+  // The file first: who finds it reserved here uses it at once.
+  slots_->RaiseCounter(Slots::kNextId, reserved);
+  Raise(ids_reserved_, reserved);
 }
 
 void Ledger::UsesHandle(uint32_t handle) {
   if (handle <= most_handle_.load(std::memory_order_relaxed)) return;
-  if (Raise(most_handle_, handle)) slots_->RaiseCounter(Slots::kMostHandle, handle);
+  slots_->RaiseCounter(Slots::kMostHandle, handle);
+  Raise(most_handle_, handle);
+}
+
+void CallRecord::ForgetRequest() {
+  pb::Call call;
+  if (!ledger_.Read(record_, &call)) return;
+  call.clear_request_id();
+  call.clear_fingerprint();
+  call.clear_lease_ids();
+  auto put = ledger_.Put(call);
+  if (put.ok()) record_ = *std::move(put);  // The one before is erased by its end.
 }
 
 }  // namespace mrd::broker::ledger

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -62,7 +61,7 @@ class Ledger {
   }
 
   // Sees to it that this opening of a device outlives this process; where that fails it is logged,
-  // once, and what lies there does not survive. Before anything is made there. May block.
+  // once, and what lies there does not survive. Before anything there is written down. May block.
   void KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device)
       MRD_EXCLUDES(devices_mutex_);
   // The same of one that an earlier process kept.
@@ -100,16 +99,22 @@ class Ledger {
   std::atomic<uint64_t> next_fd_name_;
   std::atomic<uint64_t> ids_reserved_;
   std::atomic<uint64_t> most_handle_;
-  Mutex devices_mutex_;  // Held while the store is told: before anything is made on the device.
+  Mutex devices_mutex_;  // Held while the store is told: no record is before its device's.
   std::map<std::pair<std::string, uint64_t>, Kept> devices_ MRD_GUARDED_BY(devices_mutex_);
 };
 
 // What keeps the record of a call with several leases: their last one erases it.
 class CallRecord {
  public:
-  explicit CallRecord(Record record) : record_(std::move(record)) {}
+  // `ledger` outlives it.
+  CallRecord(Ledger& ledger, Record record) : ledger_(ledger), record_(std::move(record)) {}
+
+  // Its leases count as before, and its request is not repeated any more: a record that names all
+  // leases that it ever had becomes a small one. Where the ledger has no room for that it stays.
+  void ForgetRequest();
 
  private:
+  Ledger& ledger_;
   Record record_;
 };
 

@@ -199,7 +199,9 @@ bool Slots::Read(Id first, std::string* bytes, std::vector<Id>* chain) const {
     chain->push_back(id);
     const size_t part = std::min(length - bytes->size(), Slot::kPayload);
     bytes->append(at(id).payload, part);
-    if (bytes->size() == length) break;
+    if (bytes->size() < length) continue;
+    if (at(id).next != 0) return false;  // Erase would go on there.
+    break;
   }
   return commit == CommitWord(KindOf(commit), length, Checksum(KindOf(commit), *bytes, *chain));
 }

@@ -45,11 +45,13 @@ class VerbsFabric final : public Fabric {
     return changes;
   }
 
-  std::optional<Keepable> Keep(const DeviceInfo& info) override {
+  absl::StatusOr<Keepable> Keep(const DeviceInfo& info) override {
     const auto device = devices_->Find(info.name);
-    if (!device || device->info().generation != info.generation) return std::nullopt;
+    if (!device || device->info().generation != info.generation) {
+      return absl::NotFoundError("it has gone");
+    }
     const auto driver = api_.DriverId(device->context());
-    if (!driver.ok()) return std::nullopt;
+    if (!driver.ok()) return absl::ErrnoToStatus(driver.error, "no driver id is known");
     return Keepable{device->context()->cmd_fd, driver.value};
   }
 
