@@ -22,16 +22,24 @@ Operation::Part Much(const std::string& device) {
       if (absl::Status added = AddHolder(scene); !added.ok()) return added;
     }
     Holder& holder = scene.holders.front();
-    if (auto opened = holder.client->OpenDomain("kills"); !opened.ok()) return opened.status();
-    mrd::RegisterOptions shared = Options(device);
-    shared.domain = "kills";
-    mrd::RegisterOptions renewed = Options("");
-    renewed.ttl = kTtl;
-    for (const auto& part :
-         {Register(holder, shared, 1), Register(holder, renewed, 2), Listen(scene, holder, device),
-          Connect(scene, scene.holders.back(), holder, device), scene.world.Kill(),
-          holder.client->AddKeys().status()}) {
-      if (!part.ok()) return part;
+    const std::function<absl::Status()> parts[] = {
+        [&] { return holder.client->OpenDomain("kills").status(); },
+        [&] {
+          mrd::RegisterOptions shared = Options(device);
+          shared.domain = "kills";
+          return Register(holder, shared, 1);
+        },
+        [&] {
+          mrd::RegisterOptions renewed = Options("");
+          renewed.ttl = kTtl;
+          return Register(holder, renewed, 2);
+        },
+        [&] { return Listen(scene, holder, device); },
+        [&] { return Connect(scene, scene.holders.back(), holder, device); },
+        [&] { return scene.world.Kill(); },
+        [&] { return holder.client->AddKeys().status(); }};
+    for (const auto& part : parts) {
+      if (absl::Status done = part(); !done.ok()) return done;
     }
     return absl::OkStatus();
   };

@@ -1,5 +1,6 @@
 #include "tests/vm/kills/world.h"
 
+#include <errno.h>
 #include <signal.h>
 
 #include <algorithm>
