@@ -53,8 +53,9 @@ class Ledger {
     return PutAs(Kind::kLease, lease, stamp);
   }
   absl::StatusOr<Record> Put(const pb::Call& call) { return PutAs(Kind::kCall, call); }
-  absl::StatusOr<Record> Put(const pb::Endpoint& endpoint) {
-    return PutAs(Kind::kEndpoint, endpoint);
+  // `stamp`: not 0 where the peer has left.
+  absl::StatusOr<Record> Put(const pb::Endpoint& endpoint, uint64_t stamp) {
+    return PutAs(Kind::kEndpoint, endpoint, stamp);
   }
   // The record's message as it was written; false where it is none.
   template <typename Message>

@@ -89,6 +89,9 @@ std::vector<Operation> LeaseOperations(const std::string& device) {
   };
   return {
       {.name = "a region is registered", .prepare = Attached, .act = Registers(on, 1)},
+      {.name = "the first region of a daemon's life",
+       .prepare = Then(Restarts, Attached),
+       .act = Registers(on, 1)},
       {.name = "another one", .prepare = prepared(Registers(on, 1)), .act = Registers(on, 1)},
       {.name = "three in one call", .prepare = Attached, .act = Registers(on, 3)},
       {.name = "two on all devices", .prepare = Attached, .act = Registers(everywhere, 2)},
