@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs in the guest with systemd as PID 1: tests/vm/run -s -j DIR tests/vm/kills.sh [EVERY], DIR as tests/vm/suite makes it.
-# The daemon killed at every step of every operation, on rxe and siw (tests/vm/kills/main.cc); EVERY: at each such step alone.
+# The daemon killed at every step of every operation, on rxe and siw (tests/vm/kills/main.cc); EVERY: on siw at each such step.
 # First by a supervisor that starts it at once (tests/vm/dying), then some of it by systemd and the real units.
 # shellcheck disable=SC1091  # the guest's paths
 # shellcheck disable=SC2034,SC2153,SC2154  # from rdma-setup.sh and lib.sh
@@ -63,6 +63,6 @@ END
 systemctl daemon-reload
 check "systemd starts it" systemctl start mrd
 failed_before=$checks_failed
-sweep 5 "takes over"
+sweep "$every" "the first region"
 ((checks_failed == failed_before)) || journalctl --no-pager -o cat -u mrd | tail -n 60 | sed 's/^/mrd| /'
 checks_end

@@ -5,8 +5,9 @@
 // once another daemon serves: the kernel has what the books list, and clients what is theirs, one
 // by one; the operation was answered; clients go on; and once they have left nothing is left.
 //
-// CONTROL: the file of a running dying_mrd. EVERY: only each such step, 1: each. ONLY: operations
-// that have this in their name. One line an operation; the exit status is 0 only when all was well.
+// CONTROL: the file of a running dying_mrd. EVERY: on devices after the first one only each such
+// step, 1: each. ONLY: operations that have this in their name. One line an operation; the exit
+// status is 0 only when all was well.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,21 +176,28 @@ bool Sweep(World& world, const std::string& where, const Operation& operation, u
 
 int Run(World& world, const std::vector<std::string>& devices, uint64_t every,
         const std::string& only) {
-  std::vector<std::pair<std::string, Operation>> all;
-  const auto add = [&](const std::string& where, std::vector<Operation> some) {
+  struct Wanted {
+    std::string where;
+    Operation operation;
+    uint64_t every;
+  };
+  std::vector<Wanted> all;
+  const auto add = [&](const std::string& where, std::vector<Operation> some, uint64_t each_step) {
     for (Operation& each : some) {
-      if (each.name.find(only) != std::string::npos) all.emplace_back(where, std::move(each));
+      if (each.name.find(only) == std::string::npos) continue;
+      all.push_back({where, std::move(each), each_step});
     }
   };
-  add("all devices", SessionOperations(devices.front()));
+  add("all devices", SessionOperations(devices.front()), 1);
   for (const std::string& device : devices) {
-    add(device, LeaseOperations(device));
-    add(device, EndpointOperations(device));
-    add(device, AdoptionOperations(device));
+    const uint64_t each_step = device == devices.front() ? 1 : every;
+    add(device, LeaseOperations(device), each_step);
+    add(device, EndpointOperations(device), each_step);
+    add(device, AdoptionOperations(device), each_step);
   }
   int failed = all.empty();
-  for (const auto& [where, operation] : all) {
-    if (Sweep(world, where, operation, every, &failed)) continue;
+  for (const Wanted& each : all) {
+    if (Sweep(world, each.where, each.operation, each.every, &failed)) continue;
     printf("FAILED  the daemon does not come to rest\n");
     return 1;
   }

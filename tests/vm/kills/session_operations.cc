@@ -20,7 +20,7 @@ absl::Status HoldsMuch(Scene& scene) {
   mrd::RegisterOptions shared = Options("");
   shared.domain = "kills";
   if (absl::Status made = Register(holder, shared, 1); !made.ok()) return made;
-  return Register(holder, Options(""), 2);
+  return Register(holder, Options(""), 1);
 }
 
 absl::Status Detaches(Scene& scene) {
@@ -45,7 +45,7 @@ Operation::Part VictimHoldsMuch(const std::string& device) {
                                     std::string("open_domain kills"),
                                     std::string("register r b 0 4096 write all domain=kills"),
                                     absl::StrCat("listen ", scene.world.address_of(device), " r"),
-                                    std::string("register s:3 b 8192 4096 write all ttl=30000")}) {
+                                    std::string("register s:2 b 8192 4096 write all ttl=30000")}) {
       auto answer = scene.victim->Say(line);
       if (!answer.ok()) return answer.status();
       if (answer->rfind("ok", 0) != 0) {
