@@ -34,7 +34,7 @@ void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
     if (found == session->endpoints.end()) {
       // It stood for a moment: its session is told when it has it.
       const auto kept = session->being_kept.find(id);
-      if (kept != session->being_kept.end()) kept->second = error;
+      if (kept != session->being_kept.end()) kept->second.left = error;
       return;
     }
     found->second->state = v1::Endpoint::DISCONNECTED;
@@ -46,6 +46,21 @@ void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
        .cause = error ? v1::AttachEvent::CONNECTION_ERROR : v1::AttachEvent::PEER_DISCONNECTED,
        .endpoint_ids = {id},
        .message = error ? "the connection failed" : "the peer disconnected"});
+}
+
+// An event of a connection, most likely its end, is taken from the kernel: a next run of the daemon
+// that does not find it there finds it here.
+void EventWaits(const SessionRef& session, uint64_t id, bool waits) {
+  const uint64_t stamp = waits ? kPeerHasLeft : 0;
+  MutexLock lock(session->mutex);
+  if (const auto found = session->endpoints.find(id); found != session->endpoints.end()) {
+    found->second->record.SetStamp(stamp);
+    return;
+  }
+  const auto kept = session->being_kept.find(id);
+  if (kept == session->being_kept.end()) return;
+  kept->second.event_waits = waits;
+  if (kept->second.record) kept->second.record->SetStamp(stamp);
 }
 
 }  // namespace
@@ -207,6 +222,9 @@ fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
   };
   // By its id: the endpoint holds the connection, which holds this.
   spec.left = WhenPeerLeaves(session, endpoint->id);
+  if (broker_.ledger()) {
+    spec.event = [session, id = endpoint->id](bool waits) { EventWaits(session, id, waits); };
+  }
   return spec;
 }
 
@@ -226,9 +244,15 @@ void Endpoints::WriteDown(const SessionRef& session, Endpoint& endpoint, const N
     }
   }
   if (failed.ok()) {
-    auto put = ledger->Put(record);
+    MutexLock lock(session->mutex);
+    const auto kept = session->being_kept.find(endpoint.id);
+    const bool is_new = kept != session->being_kept.end();
+    auto put = ledger->Put(record, is_new && kept->second.event_waits ? kPeerHasLeft : 0);
     failed = put.status();
-    if (put.ok()) endpoint.record = *std::move(put);
+    if (put.ok()) {
+      endpoint.record = *std::move(put);
+      if (is_new) kept->second.record = &endpoint.record;
+    }
   }
   if (failed.ok()) return;
   endpoint.stored = {};
@@ -248,7 +272,7 @@ void Endpoints::Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<En
     MutexLock lock(session->mutex);
     const auto kept = session->being_kept.find(id);
     if (kept != session->being_kept.end()) {
-      left = kept->second;
+      left = kept->second.left;
       session->being_kept.erase(kept);
     }
   }
@@ -293,7 +317,7 @@ fabric::EstablishedCallback Endpoints::OnEstablished(std::shared_ptr<Attempt> at
     }
     {
       MutexLock lock(session->mutex);
-      session->being_kept[endpoint->id] = std::nullopt;
+      session->being_kept[endpoint->id] = {};
     }
     // The store may block.
     broker_.registrar().SubmitCleanup(

@@ -58,10 +58,11 @@ pb::Lease RecordOf(const Session& session, const Lease& lease, const NamedDomain
   return record;
 }
 
-// When it was granted: its ttl counts from then.
-void StampWithNow(Lease& lease) {
+// Of a lease that is granted now: its ttl, if it has one, counts from then.
+uint64_t StampOf(const Lease& lease) {
+  if (lease.ttl.count() == 0) return 0;
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  lease.written->record.SetStamp(static_cast<uint64_t>(std::chrono::nanoseconds(now).count()));
+  return static_cast<uint64_t>(std::chrono::nanoseconds(now).count());
 }
 
 }  // namespace
@@ -138,11 +139,10 @@ absl::Status WriteDown(ledger::Ledger& ledger, const Session& session,
       record.set_fingerprint(request->fingerprint);
     }
     for (const pb::Key& key : record.keys()) ledger.UsesHandle(key.handle());
-    auto put = ledger.Put(record);
+    auto put = ledger.Put(record, StampOf(*lease));
     if (!put.ok()) return put.status();
     lease->written = std::make_unique<WrittenLease>();
     lease->written->record = *std::move(put);
-    if (lease->ttl.count() > 0) StampWithNow(*lease);
   }
   if (alone) return absl::OkStatus();
   call.set_id(call_id);
@@ -165,12 +165,11 @@ absl::Status Rewrite(ledger::Ledger& ledger, Lease& lease) {
   SetKeys(lease, &record);
   for (const pb::Key& key : record.keys()) ledger.UsesHandle(key.handle());
   record.set_revision(record.revision() + 1);
-  auto put = ledger.Put(record);
+  auto put = ledger.Put(record, stamp);
   if (!put.ok()) {
     lease.written = nullptr;
     return put.status();
   }
-  put->SetStamp(stamp);
   lease.written->record = *std::move(put);  // The one before is erased by its end.
   return absl::OkStatus();
 }

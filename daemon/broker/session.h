@@ -93,6 +93,13 @@ struct SessionEnding {
   size_t leases = 0;
 };
 
+// A connection between its making and its session's having it.
+struct BeingKept {
+  std::optional<bool> left = {};     // Its peer has left meanwhile: whether by an error.
+  bool event_waits = false;          // See fabric::ConnectionSpec::event.
+  ledger::Record* record = nullptr;  // Once it is written down.
+};
+
 // Thread-safe by its mutex. State is public to the parts of the broker, which take the lock.
 class Session {
  public:
@@ -167,9 +174,8 @@ class Session {
   absl::btree_set<uint64_t> being_ended MRD_GUARDED_BY(mutex);
   RequestLog requests MRD_GUARDED_BY(mutex);
   std::map<uint64_t, std::shared_ptr<Endpoint>> endpoints MRD_GUARDED_BY(mutex);
-  // Connections that are being put into the store; where their peer has left meanwhile, whether by
-  // an error.
-  std::map<uint64_t, std::optional<bool>> being_kept MRD_GUARDED_BY(mutex);
+  // Connections that are being put into the store.
+  std::map<uint64_t, BeingKept> being_kept MRD_GUARDED_BY(mutex);
 };
 
 using SessionRef = std::shared_ptr<Session>;

@@ -152,6 +152,10 @@ struct ConnectionSpec {
   // The peer disconnected, or the connection failed; `error` tells which. At most once, after
   // `done` was given the connection. The connection still has to be destroyed.
   std::function<void(bool error)> left;
+  // An event of the connection is about to be taken from the kernel, where nobody finds it again;
+  // false: it was taken, and was not the connection's end. As `left`, and never after it. May be
+  // empty.
+  std::function<void(bool waits)> event = {};
 };
 
 // For fabrics: tells that an attempt has come to nothing, and nothing is left of it.

@@ -1,7 +1,10 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <poll.h>
 
+#include <atomic>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -82,6 +85,36 @@ TEST_F(VerbsEndpoints, AConnectionStandsWithPrivateDataBothWays) {
   a.Disconnect();
   EXPECT_EQ(a.left_calls(), 1);
   EXPECT_EQ(c.left_calls(), 0);
+}
+
+// Whoever keeps a record hears of the end while the kernel has it still, for who comes next.
+TEST_F(VerbsEndpoints, AnEventIsToldOfBeforeItIsTaken) {
+  Start("devices=fake0");
+  const auto domain = MakeDomain();
+  auto listener = MakeListener();
+  Side a(domain), c(domain);
+  struct Seen {
+    std::atomic<int> fd = -1;
+    std::atomic<int> waits = 0, others = 0;
+    std::atomic<bool> is_there = false;
+  };
+  const auto seen = std::make_shared<Seen>();
+  ConnectionSpec spec = a.Spec();
+  spec.event = [seen](bool waits) {
+    pollfd events = {seen->fd, POLLIN, 0};
+    if (waits) seen->is_there = poll(&events, 1, 0) == 1;
+    ++(waits ? seen->waits : seen->others);
+  };
+  listener->Accept(std::move(spec), a.Done());
+  fabric_->Connect(kIp, listener->info().local_port, "", c.Spec(), c.Done());
+  ASSERT_TRUE(a.Wait().ok() && c.Wait().ok());
+  seen->fd = a.established().connection->handles().fd;
+  EXPECT_EQ(seen->waits, 0);
+  c.Disconnect();
+  EXPECT_TRUE(a.WaitLeft());
+  EXPECT_EQ(seen->waits, 1);
+  EXPECT_TRUE(seen->is_there);
+  EXPECT_EQ(seen->others, 0) << "it was the end";
 }
 
 TEST_F(VerbsEndpoints, RequestsWaitForAcceptsInOrder) {

@@ -28,7 +28,21 @@ std::set<uint32_t>& HandlesOf(FakeUverbs::Context& context, UverbsObject object)
 
 void FakeUverbs::Put(int fd, Context context) {
   MutexLock lock(mutex_);
+  for (const auto& [handle, facts] : context.mrs) next_ = std::max(next_, handle + 1);
   contexts_[fd] = std::move(context);
+}
+
+void FakeUverbs::Change(int fd, const std::function<void(Context&)>& change) {
+  {
+    MutexLock lock(mutex_);
+    change(contexts_[fd]);
+  }
+  Changed();
+}
+
+uint32_t FakeUverbs::NewHandle() {
+  MutexLock lock(mutex_);
+  return next_++;
 }
 
 FakeUverbs::Context FakeUverbs::Get(int fd) {
@@ -98,6 +112,18 @@ Result<MrFacts> FakeUverbs::QueryMr(const UverbsContext& context, uint32_t handl
 }
 
 int FakeUverbs::Destroy(const UverbsContext& context, UverbsObject object, uint32_t handle) {
+  const int error = DestroyIn(context, object, handle);
+  if (error == 0) Changed();
+  return error;
+}
+
+Result<NewMr> FakeUverbs::RegMr(const UverbsContext& context, const MrWish& wish) {
+  auto made = RegMrIn(context, wish);
+  if (made.ok()) Changed();
+  return made;
+}
+
+int FakeUverbs::DestroyIn(const UverbsContext& context, UverbsObject object, uint32_t handle) {
   MutexLock lock(mutex_);
   int error;
   Context* const found = FindLocked(context, &error);
@@ -124,7 +150,7 @@ int FakeUverbs::Destroy(const UverbsContext& context, UverbsObject object, uint3
   return EINVAL;
 }
 
-Result<NewMr> FakeUverbs::RegMr(const UverbsContext& context, const MrWish& wish) {
+Result<NewMr> FakeUverbs::RegMrIn(const UverbsContext& context, const MrWish& wish) {
   MutexLock lock(mutex_);
   int error;
   Context* const found = FindLocked(context, &error);

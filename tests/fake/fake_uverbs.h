@@ -3,8 +3,10 @@
 #define MRD_TESTS_FAKE_FAKE_UVERBS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "daemon/fabric/verbs/uverbs.h"
@@ -31,6 +33,12 @@ class FakeUverbs final : public fabric::verbs::Uverbs {
   explicit FakeUverbs(FakeKernel* kernel = nullptr) : kernel_(kernel) {}
 
   void Put(int fd, Context context) MRD_EXCLUDES(mutex_);
+  // What a process does with a context that is its own; one that is not there begins empty.
+  void Change(int fd, const std::function<void(Context&)>& change) MRD_EXCLUDES(mutex_);
+  // Called after each change, whoever makes it. Before the first.
+  void OnChange(std::function<void()> changed) { changed_ = std::move(changed); }
+  // Of an object that is new.
+  uint32_t NewHandle() MRD_EXCLUDES(mutex_);
   Context Get(int fd) MRD_EXCLUDES(mutex_);
   // How often something was destroyed while something else used it: an error of the caller's.
   int busy() MRD_EXCLUDES(mutex_);
@@ -47,6 +55,14 @@ class FakeUverbs final : public fabric::verbs::Uverbs {
  private:
   // Null: with `error`.
   Context* FindLocked(const fabric::verbs::UverbsContext& context, int* error) MRD_REQUIRES(mutex_);
+  int DestroyIn(const fabric::verbs::UverbsContext& context, fabric::verbs::UverbsObject object,
+                uint32_t handle) MRD_EXCLUDES(mutex_);
+  fabric::verbs::Result<fabric::verbs::NewMr> RegMrIn(const fabric::verbs::UverbsContext& context,
+                                                      const fabric::verbs::MrWish& wish)
+      MRD_EXCLUDES(mutex_);
+  void Changed() const {
+    if (changed_) changed_();
+  }
 
   // As the kernel has it. False: it is no context.
   bool LoadLocked(int fd) MRD_REQUIRES(mutex_);
@@ -56,6 +72,7 @@ class FakeUverbs final : public fabric::verbs::Uverbs {
   std::map<int, Context> contexts_ MRD_GUARDED_BY(mutex_);
   int busy_ MRD_GUARDED_BY(mutex_) = 0;
   uint32_t next_ MRD_GUARDED_BY(mutex_) = 5000;
+  std::function<void()> changed_;
 };
 
 }  // namespace mrd::fake

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,17 +230,46 @@ Result<ibv_async_event> FakeVerbs::GetAsyncEvent(ibv_context* context) {
 
 void FakeVerbs::AckAsyncEvent(ibv_async_event*) { --live_.events; }
 
+void FakeVerbs::KeepForNextRun() {
+  keeps_ = true;
+  for (FakeDevice* device : devices_.All()) {
+    kept_.emplace_back(open("/dev/null", O_RDWR | O_CLOEXEC));
+    device->context()->cmd_fd = kept_.back().get();
+  }
+}
+
 Result<ibv_pd*> FakeVerbs::AllocPd(ibv_context* context) {
   Result<ibv_pd*> result;
   result.value = FakeDevice::Of(context).AllocPd(&result.error);
+  if (keeps_ && result.ok()) {
+    result.value->handle = uverbs_.NewHandle();
+    uverbs_.Change(context->cmd_fd,
+                   [pd = result.value](auto& kernel) { kernel.pds.insert(pd->handle); });
+  }
   return result;
 }
 
-int FakeVerbs::DeallocPd(ibv_pd* pd) { return FakeDevice::Of(pd->context).DeallocPd(pd); }
+int FakeVerbs::DeallocPd(ibv_pd* pd) {
+  ibv_context* const context = pd->context;
+  const uint32_t handle = pd->handle;
+  const int error = FakeDevice::Of(context).DeallocPd(pd);
+  if (keeps_ && error == 0) {
+    uverbs_.Change(context->cmd_fd, [handle](auto& kernel) { kernel.pds.erase(handle); });
+  }
+  return error;
+}
 
 Result<ibv_mr*> FakeVerbs::RegMr(ibv_pd* pd, void* va, uint64_t length, uint64_t iova, int access) {
   Result<ibv_mr*> result;
   result.value = FakeDevice::Of(pd->context).RegMr(pd, va, length, iova, access, &result.error);
+  if (keeps_ && result.ok()) {
+    ibv_mr& mr = *result.value;
+    mr.handle = uverbs_.NewHandle();
+    uverbs_.Change(pd->context->cmd_fd, [&](auto& kernel) {
+      kernel.mrs[mr.handle] = {mr.lkey, mr.rkey, length, iova};
+      kernel.pd_of[mr.handle] = pd->handle;
+    });
+  }
   return result;
 }
 
@@ -250,7 +280,18 @@ Result<ibv_mr*> FakeVerbs::RegDmaBufMr(ibv_pd* pd, uint64_t, uint64_t length, ui
   return RegMr(pd, nullptr, length, iova, access);
 }
 
-int FakeVerbs::DeregMr(ibv_mr* mr) { return FakeDevice::Of(mr->context).DeregMr(mr); }
+int FakeVerbs::DeregMr(ibv_mr* mr) {
+  ibv_context* const context = mr->context;
+  const uint32_t handle = mr->handle;
+  const int error = FakeDevice::Of(context).DeregMr(mr);
+  if (keeps_ && error == 0) {
+    uverbs_.Change(context->cmd_fd, [handle](auto& kernel) {
+      kernel.mrs.erase(handle);
+      kernel.pd_of.erase(handle);
+    });
+  }
+  return error;
+}
 
 Result<ibv_cq*> FakeVerbs::CreateCq(ibv_context* context, int) {
   Result<ibv_cq*> result;

@@ -16,6 +16,7 @@
 
 #include "daemon/fabric/verbs/api.h"
 #include "daemon/mutex.h"
+#include "daemon/unique_fd.h"
 #include "tests/fake/fake_cm.h"
 #include "tests/fake/fake_device.h"
 #include "tests/fake/fake_kernel.h"
@@ -61,6 +62,10 @@ class FakeVerbs final : public fabric::verbs::Api {
   uint64_t AsyncReads(const std::string& device);
   // What the next errors of registrations are explained with.
   void SetMemlock(uint64_t limit, uint64_t pinned, bool ipc_lock);
+
+  // From now on domains and regions are in uverbs() too, in contexts by their own descriptors, as a
+  // process that comes after this one finds them. Before any is made.
+  void KeepForNextRun();
 
   FakeCm& cm() { return cm_; }
   // The queue pair of every id with one goes to the error state, as when its peer uses a wrong key.
@@ -111,9 +116,9 @@ class FakeVerbs final : public fabric::verbs::Api {
   int Disconnect(rdma_cm_id* id) override;
   Result<rdma_cm_event*> GetCmEvent(rdma_event_channel* channel) override;
   void AckCmEvent(rdma_cm_event* event) override;
-  // Without a kernel what it makes does not survive.
+  // Without a kernel what it makes does not survive, unless it is kept.
   Result<uint32_t> DriverId(ibv_context*) override {
-    if (!kernel_) return {0, EOPNOTSUPP};
+    if (!keeps_ && !kernel_) return {0, EOPNOTSUPP};
     return {FakeUverbs::kDriver, 0};
   }
   FakeUverbs& uverbs() override { return uverbs_; }
@@ -140,6 +145,8 @@ class FakeVerbs final : public fabric::verbs::Api {
   std::atomic<uint64_t> pinned_ = 0;
   std::atomic<bool> ipc_lock_ = true;
   FakeUverbs uverbs_;
+  bool keeps_ = false;
+  std::vector<UniqueFd> kept_;  // Stand for contexts.
 };
 
 }  // namespace mrd::fake

@@ -30,8 +30,9 @@ Ledger::Ledger(std::unique_ptr<Slots> slots, Store& store)
       ids_reserved_(slots_->counter(Slots::kNextId)),
       most_handle_(slots_->counter(Slots::kMostHandle)) {}
 
-absl::StatusOr<Record> Ledger::PutAs(Kind kind, const google::protobuf::MessageLite& message) {
-  const auto id = slots_->Put(kind, BytesOf(message));
+absl::StatusOr<Record> Ledger::PutAs(Kind kind, const google::protobuf::MessageLite& message,
+                                     uint64_t stamp) {
+  const auto id = slots_->Put(kind, BytesOf(message), stamp);
   if (!id.ok()) return id.status();
   return Record(*slots_, *id);
 }

@@ -48,10 +48,14 @@ class Ledger {
   absl::StatusOr<Record> Put(const pb::Membership& member) {
     return PutAs(Kind::kMembership, member);
   }
-  absl::StatusOr<Record> Put(const pb::Lease& lease) { return PutAs(Kind::kLease, lease); }
+  // `stamp`: when it was granted or renewed.
+  absl::StatusOr<Record> Put(const pb::Lease& lease, uint64_t stamp) {
+    return PutAs(Kind::kLease, lease, stamp);
+  }
   absl::StatusOr<Record> Put(const pb::Call& call) { return PutAs(Kind::kCall, call); }
-  absl::StatusOr<Record> Put(const pb::Endpoint& endpoint) {
-    return PutAs(Kind::kEndpoint, endpoint);
+  // `stamp`: not 0 where the peer has left.
+  absl::StatusOr<Record> Put(const pb::Endpoint& endpoint, uint64_t stamp) {
+    return PutAs(Kind::kEndpoint, endpoint, stamp);
   }
   // The record's message as it was written; false where it is none.
   template <typename Message>
@@ -87,7 +91,8 @@ class Ledger {
   Store& store() { return store_; }
 
  private:
-  absl::StatusOr<Record> PutAs(Kind kind, const google::protobuf::MessageLite& message);
+  absl::StatusOr<Record> PutAs(Kind kind, const google::protobuf::MessageLite& message,
+                               uint64_t stamp = 0);
 
   struct Kept {
     StoredFd stored;

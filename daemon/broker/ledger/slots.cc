@@ -23,9 +23,19 @@ constexpr size_t kMostRecordBytes = 1 << 20;
 
 void (*hook)() = nullptr;
 
-void Hook() {
-  if (hook) hook();
-}
+// Around one store that changes what counts.
+class Hooked {
+ public:
+  Hooked() { Call(); }
+  ~Hooked() { Call(); }
+  Hooked(const Hooked&) = delete;
+  Hooked& operator=(const Hooked&) = delete;
+
+ private:
+  static void Call() {
+    if (hook) hook();
+  }
+};
 
 absl::Status Damaged(absl::string_view what) {
   return absl::DataLossError(absl::StrCat("the ledger is damaged: ", what));
@@ -206,7 +216,7 @@ bool Slots::Read(Id first, std::string* bytes, std::vector<Id>* chain) const {
   return commit == CommitWord(KindOf(commit), length, Checksum(KindOf(commit), *bytes, *chain));
 }
 
-absl::StatusOr<Slots::Id> Slots::Put(Kind kind, std::string_view bytes) {
+absl::StatusOr<Slots::Id> Slots::Put(Kind kind, std::string_view bytes, uint64_t stamp) {
   if (bytes.size() > kMostRecordBytes) {
     return absl::ResourceExhaustedError("a record that is too long for the ledger");
   }
@@ -225,11 +235,11 @@ absl::StatusOr<Slots::Id> Slots::Put(Kind kind, std::string_view bytes) {
   for (size_t i = 0; i < count; ++i) {
     Slot& slot = at(chain[i]);
     slot.next = i + 1 < count ? chain[i + 1] : 0;
-    slot.stamp.store(0, std::memory_order_relaxed);
+    slot.stamp.store(i == 0 ? stamp : 0, std::memory_order_relaxed);
     const std::string_view part = bytes.substr(i * Slot::kPayload, Slot::kPayload);
     memcpy(slot.payload, part.data(), part.size());
   }
-  Hook();
+  const Hooked hooked;
   at(chain[0]).commit.store(CommitWord(kind, bytes.size(), Checksum(kind, bytes, chain)),
                             std::memory_order_release);
   return chain[0];
@@ -237,14 +247,18 @@ absl::StatusOr<Slots::Id> Slots::Put(Kind kind, std::string_view bytes) {
 
 void Slots::Erase(Id id) {
   if (id == 0) return;
-  Hook();
-  at(id).commit.store(0, std::memory_order_release);
+  {
+    const Hooked hooked;
+    at(id).commit.store(0, std::memory_order_release);
+  }
   MutexLock lock(mutex_);
   for (Id part = id; part != 0; part = at(part).next) free_.push_back(part);
 }
 
 void Slots::SetStamp(Id id, uint64_t stamp) {
-  if (id != 0) at(id).stamp.store(stamp, std::memory_order_release);
+  if (id == 0) return;
+  const Hooked hooked;
+  at(id).stamp.store(stamp, std::memory_order_release);
 }
 
 uint64_t Slots::stamp(Id id) const { return at(id).stamp.load(std::memory_order_acquire); }
@@ -265,14 +279,14 @@ uint64_t Slots::counter(Counter which) const {
 }
 
 void Slots::SetCounter(Counter which, uint64_t value) {
-  Hook();
+  const Hooked hooked;
   header().counters[which].store(value, std::memory_order_release);
 }
 
 std::atomic<uint64_t>& Slots::raw(Counter which) const { return header().counters[which]; }
 
 void Slots::RaiseCounter(Counter which, uint64_t value) {
-  Hook();
+  const Hooked hooked;
   std::atomic<uint64_t>& counter = header().counters[which];
   uint64_t seen = counter.load(std::memory_order_acquire);
   while (seen < value && !counter.compare_exchange_weak(seen, value)) {

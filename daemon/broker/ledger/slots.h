@@ -52,11 +52,13 @@ class Slots {
   Slots(const Slots&) = delete;
   Slots& operator=(const Slots&) = delete;
 
-  // Writes a record. RESOURCE_EXHAUSTED: there is no room.
-  absl::StatusOr<Id> Put(Kind kind, std::string_view bytes) MRD_EXCLUDES(mutex_);
+  // Writes a record, which has this stamp from the moment it counts. RESOURCE_EXHAUSTED: there is
+  // no room.
+  absl::StatusOr<Id> Put(Kind kind, std::string_view bytes, uint64_t stamp = 0)
+      MRD_EXCLUDES(mutex_);
   // It counts no more. Nothing where `id` is 0.
   void Erase(Id id) MRD_EXCLUDES(mutex_);
-  // A number that goes with a record and is set by one atomic store; 0 at first.
+  // A number that goes with a record and is set by one atomic store.
   void SetStamp(Id id, uint64_t stamp);
   uint64_t stamp(Id id) const;
 
@@ -85,7 +87,7 @@ class Slots {
   int fd() const { return fd_.get(); }
   uint64_t bytes() const;  // Of memory that it has.
 
-  // Called before each store that changes what counts: tests end the process there.
+  // Called before and after each store that changes what counts: tests end the process there.
   static void SetHook(void (*hook)());
 
  private:

@@ -110,8 +110,8 @@ bool ConnectAttempt::OnEvent(const CmEvent& event) {
         }
         info.device = device->name();
         info.generation = device->info().generation;
-        auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id_), std::move(info),
-                                                            std::move(spec_.left));
+        auto connection =
+            std::make_unique<VerbsConnection>(cm_, std::move(id_), std::move(info), spec_);
         if (!connection->watched()) {
           cm_.End(connection->Release(), std::move(spec_.held), nullptr);
           Finish(Error("the daemon cannot wait for its events", ENOMEM));

@@ -5,8 +5,12 @@
 namespace mrd::fabric::verbs {
 
 VerbsConnection::VerbsConnection(Cm& cm, std::unique_ptr<CmId> id, ConnectionInfo info,
-                                 std::function<void(bool error)> left)
-    : cm_(cm), id_(std::move(id)), info_(std::move(info)), left_(std::move(left)) {
+                                 ConnectionSpec& spec)
+    : cm_(cm),
+      id_(std::move(id)),
+      info_(std::move(info)),
+      left_(std::move(spec.left)),
+      event_(std::move(spec.event)) {
   watch_ = cm_.loop().Watch(id_->fd(), [this] { OnReadable(); });
   cm_.WatchQp(id_->id()->qp, [this] { Left(true); });
 }
@@ -23,6 +27,7 @@ VerbsConnection::~VerbsConnection() {
     cm_.loop().Unwatch(watch_);
     cm_.UnwatchQp(id_->id()->qp);
     left_ = nullptr;
+    event_ = nullptr;
   });
   if (cm_.loop().InLoop()) {
     // Its maker was no longer interested: it ends in its own callback, and the loop does not wait
@@ -34,6 +39,8 @@ VerbsConnection::~VerbsConnection() {
 }
 
 void VerbsConnection::OnReadable() {
+  const bool stands = left_ != nullptr && event_ != nullptr;
+  if (stands) event_(true);
   while (const auto event = id_->NextEvent()) {
     switch (event->type) {
       case RDMA_CM_EVENT_DISCONNECTED:
@@ -50,9 +57,11 @@ void VerbsConnection::OnReadable() {
         break;
     }
   }
+  if (stands) event_(false);
 }
 
 void VerbsConnection::Left(bool error) {
+  event_ = nullptr;
   if (const auto left = std::exchange(left_, nullptr)) left(error);
 }
 

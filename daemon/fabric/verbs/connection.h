@@ -14,9 +14,9 @@ namespace mrd::fabric::verbs {
 
 class VerbsConnection final : public Connection {
  public:
-  // Loop thread only; `id` is established, and nobody watches it any more.
-  VerbsConnection(Cm& cm, std::unique_ptr<CmId> id, ConnectionInfo info,
-                  std::function<void(bool error)> left);
+  // Loop thread only; `id` is established, and nobody watches it any more. `spec`: its `left` and
+  // `event` are moved.
+  VerbsConnection(Cm& cm, std::unique_ptr<CmId> id, ConnectionInfo info, ConnectionSpec& spec);
   ~VerbsConnection() override;
 
   const ConnectionInfo& info() const override { return info_; }
@@ -37,6 +37,7 @@ class VerbsConnection final : public Connection {
   const ConnectionInfo info_;
   // The loop thread's own.
   std::function<void(bool error)> left_;
+  std::function<void(bool waits)> event_;
   EventLoop::WatchId watch_;
 };
 

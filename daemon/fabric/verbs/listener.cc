@@ -271,8 +271,8 @@ void ListenQueue::OnHandshake(std::list<Handshake>::iterator it) {
   ConnectionInfo info = id->Info();
   info.device = device->name();
   info.generation = device->info().generation;
-  auto connection = std::make_unique<VerbsConnection>(cm_, std::move(id), std::move(info),
-                                                      std::move(handshake.accept.spec.left));
+  auto connection =
+      std::make_unique<VerbsConnection>(cm_, std::move(id), std::move(info), handshake.accept.spec);
   if (!connection->watched()) {
     cm_.End(connection->Release(), std::move(handshake.accept.spec.held),
             [done = std::move(handshake.accept.done),

@@ -18,7 +18,7 @@ namespace probe {
 // Not thread-safe. Its process is killed with it.
 class Speaker final {
  public:
-  // Starts `command`, which ends in a client_probe. REQUIRES: this process has no threads.
+  // Starts `command`, which ends in a client_probe.
   static absl::StatusOr<Speaker> Start(const std::vector<std::string>& command);
   Speaker(Speaker&& other) noexcept;
   Speaker& operator=(Speaker&&) = delete;
