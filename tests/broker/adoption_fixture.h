@@ -55,7 +55,8 @@ class FakeStore final : public ledger::Store {
 
 class AdoptionTest : public BrokerTest {
  protected:
-  AdoptionTest() : BrokerTest("devices=fake0"), slots_(*Slots::Create()) {
+  explicit AdoptionTest(const std::string& verbs = "devices=fake0")
+      : BrokerTest(verbs), slots_(*Slots::Create()) {
     session_.set_id(3);
     session_.set_token(kToken, 16);
     session_.set_pid(kPid);
