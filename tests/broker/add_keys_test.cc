@@ -19,6 +19,25 @@ class SlowAddKeysTest : public AdoptionTest {
   }
 };
 
+TEST_F(SlowAddKeysTest, ARepeatBesideTheFirstCallAddsNothing) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  Put(Kind::kLease, LeaseRecord(70, 5));
+  ASSERT_TRUE(Adopt().ok());
+  const auto session = Resume();
+  ASSERT_TRUE(session.ok());
+  Pass(*session, 1);
+  auto first = StartAdd(*session, {{70, 1}});
+  auto repeat = StartAdd(*session, {{70, 1}});
+  for (auto* const each : {&first, &repeat}) {
+    const auto added = each->get();
+    ASSERT_TRUE(added.ok()) << added.status();
+    EXPECT_EQ((**added)[0].keys.size(), 2u);
+  }
+  EXPECT_EQ(verbs_.live().mrs, 1);
+  EXPECT_EQ(broker_->books().Used(kUid).bytes, 8192u);
+}
+
 TEST_F(SlowAddKeysTest, ADomainThatIsClosedMeanwhileIsNoPrivateOne) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);
