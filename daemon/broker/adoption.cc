@@ -245,7 +245,14 @@ absl::Status Adoption::ReadEndpoints() {
 
 absl::StatusOr<bool> Adoption::AdoptListener(const Session& session, Endpoint& endpoint,
                                              const pb::Endpoint& record) {
-  if (const auto named = named_.find(record.domain_id()); named != named_.end()) {
+  if (record.domain_id() != 0) {
+    const auto named = named_.find(record.domain_id());
+    if (named == named_.end()) {
+      // Its connections were to lie there: not in the session's private domains.
+      spdlog::error("session {}: endpoint {} does not listen any more: nobody is in domain {}",
+                    session.id, record.id(), record.domain());
+      return false;
+    }
     endpoint.named = named->second;
   }
   auto listener = broker_.fabric_.Listen(record.local_address(), record.local_port(),

@@ -238,6 +238,29 @@ TEST_F(AdoptionTest, APeerThatLeftMeanwhileIsNoticed) {
   }
 }
 
+TEST_F(AdoptionTest, AListenerInADomainThatNobodyIsInHasEnded) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  pb::Endpoint listener;
+  listener.set_id(71);
+  listener.set_session_id(3);
+  listener.set_listening(true);
+  listener.set_local_address("0.0.0.0");
+  listener.set_local_port(4001);
+  listener.set_backlog(16);
+  Put(Kind::kEndpoint, listener);
+  listener.set_id(72);
+  listener.set_local_port(4002);
+  listener.set_domain("shared");
+  listener.set_domain_id(500);
+  Put(Kind::kEndpoint, listener);
+  ASSERT_TRUE(Adopt().ok());
+  Endpoints endpoints(*broker_);
+  const auto views = endpoints.List(broker_->SessionById(3));
+  ASSERT_EQ(views.size(), 1u);
+  EXPECT_EQ(views[0].id, 71u);
+}
+
 TEST_F(AdoptionTest, ANewRegionIsReachableOverOldConnectionsOrIsRefused) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);
