@@ -91,7 +91,12 @@ absl::Status Adoption::Adopt() {
     broker_.WatchLocked(*session);
   }
   counts_.sessions = sessions_.size();
+  std::map<std::string, DeviceRef> unplugged;  // The newest of each name: older ones go with it.
+  for (const auto& [generation, device] : devices_) {
+    if (!device.kernels->IsThere()) unplugged[generation.first] = device.info;
+  }
   devices_.clear();  // Those that nothing is left of are closed.
+  for (const auto& [name, device] : unplugged) broker_.device_watch().Remove(*device);
   return absl::OkStatus();
 }
 

@@ -79,8 +79,10 @@ class Broker {
  public:
   // `fabric`, `limits` and `observer` outlive the broker. REQUIRES at the end: every session has
   // ended (Drain).
+  // `adopts`: what an earlier run has left is taken over before anything else, and the devices are
+  // watched from then on; whoever does it calls DeviceWatch::Start.
   Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0,
-         Observer& observer = Observer::None());
+         Observer& observer = Observer::None(), bool adopts = false);
   ~Broker();
 
   // Sessions.

@@ -213,6 +213,10 @@ class AdoptedDevice {
   virtual ~AdoptedDevice() = default;
   virtual const DeviceInfo& info() const = 0;
 
+  // False: the device was unplugged. Some drivers let what was made there go on, and the kernel's
+  // removal of the device waits for its end.
+  virtual bool IsThere() = 0;
+
   // Those that the kernel has there. `all` is false where there may be more than it tells. Errors:
   // DEVICE_REMOVED, and then nothing is left of it; DEVICE_ERROR.
   struct Handles {

@@ -261,6 +261,23 @@ TEST_F(AdoptionTest, AListenerInADomainThatNobodyIsInHasEnded) {
   EXPECT_EQ(views[0].id, 71u);
 }
 
+TEST_F(AdoptionTest, WhatLiesOnADeviceThatWasUnpluggedMeanwhileEnds) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  Put(Kind::kLease, LeaseRecord(70, 5));
+  Put(Kind::kEndpoint, EndpointRecord(71, 20, "f2"));
+  kernel_.unplugged = true;
+  ASSERT_TRUE(Adopt().ok());
+  EXPECT_THAT(LeaseIds(), IsEmpty());
+  while (!store_.names().empty()) std::this_thread::yield();  // Else the kernel's removal waits.
+  EXPECT_THAT(Kernel().mrs, IsEmpty());
+  EXPECT_THAT(Kernel().qps, IsEmpty());
+  const auto session = Resume();
+  ASSERT_TRUE(session.ok());
+  Pass(*session, 1);
+  EXPECT_TRUE(Register(*session, Spec({Range(0, 4096)})).ok()) << "one plugged since";
+}
+
 TEST_F(AdoptionTest, ANewRegionIsReachableOverOldConnectionsOrIsRefused) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);
