@@ -278,6 +278,39 @@ TEST_F(AdoptionTest, WhatLiesOnADeviceThatWasUnpluggedMeanwhileEnds) {
   EXPECT_TRUE(Register(*session, Spec({Range(0, 4096)})).ok()) << "one plugged since";
 }
 
+TEST_F(AdoptionTest, KeysAreTheNewestFirstHoweverTheyWereWrittenDown) {
+  Put(Kind::kSession, session_);
+  Put(Kind::kDevice, device_);
+  // Of the run after that, which has added keys.
+  UniqueFd second(open("/dev/null", O_RDWR | O_CLOEXEC));
+  fake::FakeUverbs::Context kernel;
+  kernel.pds = {2};
+  kernel.mrs[6] = {60, 61, 4096, kAddress};
+  kernel.pd_of[6] = 2;
+  static_cast<fake::FakeUverbs&>(verbs_.uverbs()).Put(second.get(), kernel);
+  fds_.emplace("f3", std::move(second));
+  store_.Add("f3", 0).IgnoreError();
+  device_.set_fd_name("f3");
+  device_.set_generation(1);
+  Put(Kind::kDevice, device_);
+  pb::Lease lease = LeaseRecord(70, 5);
+  pb::Key* const added = lease.add_keys();
+  added->set_device("fake0");
+  added->set_generation(1);
+  added->set_handle(6);
+  added->set_pd(2);
+  added->set_lkey(60);
+  added->set_rkey(61);
+  Put(Kind::kLease, lease);
+  ASSERT_TRUE(Adopt().ok());
+  const auto page = broker_->Leases(nullptr, 0, 10);
+  ASSERT_EQ(page.leases.size(), 1u);
+  const auto& keys = page.leases[0].second.keys;
+  ASSERT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys[0].rkey, 61u);
+  EXPECT_EQ(keys[1].rkey, 51u);
+}
+
 TEST_F(AdoptionTest, ANewRegionIsReachableOverOldConnectionsOrIsRefused) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);
