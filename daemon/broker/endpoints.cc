@@ -210,12 +210,27 @@ fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
   return spec;
 }
 
+absl::Status Endpoints::CheckKept(const SessionRef& session, const Endpoint& endpoint) {
+  {
+    MutexLock lock(session->mutex);
+    if (!session->record) return absl::UnavailableError("neither does its session");
+  }
+  if (!endpoint.connection) return absl::OkStatus();
+  for (const DeviceRef& device : broker_.devices().Known()) {
+    if (device->name != endpoint.info.device || device->generation != endpoint.info.generation) {
+      continue;
+    }
+    if (broker_.ledger()->KeepDevice(broker_.fabric(), *device)) return absl::OkStatus();
+  }
+  return absl::UnavailableError("neither does its device's opening");
+}
+
 void Endpoints::WriteDown(const SessionRef& session, Endpoint& endpoint, const NamedDomain* named) {
   ledger::Ledger* const ledger = broker_.ledger();
   if (!ledger || session->identity.admin) return;
   ledger::pb::Endpoint record = RecordOf(*session, endpoint, named);
-  absl::Status failed;
-  if (endpoint.connection) {
+  absl::Status failed = CheckKept(session, endpoint);
+  if (failed.ok() && endpoint.connection) {
     auto stored = ledger->Keep(endpoint.connection->handles().fd);
     failed = stored.status();
     if (stored.ok()) {

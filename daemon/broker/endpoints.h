@@ -102,6 +102,8 @@ class Endpoints {
   void WriteDown(const SessionRef& session, Endpoint& endpoint, const NamedDomain* named);
   fabric::ConnectionSpec SpecFor(const SessionRef& session,
                                  const std::shared_ptr<Endpoint>& endpoint, NamedDomainRef named,
+  // Whether what it lies in survives. May block.
+  absl::Status CheckKept(const SessionRef& session, const Endpoint& endpoint);
                                  ConnectionWish wish, std::shared_ptr<Attempt> attempt);
   fabric::EstablishedCallback OnEstablished(std::shared_ptr<Attempt> attempt,
                                             std::shared_ptr<Endpoint> endpoint,

@@ -58,6 +58,9 @@ class FakeVerbs final : public fabric::verbs::Api {
   // What the next errors of registrations are explained with.
   void SetMemlock(uint64_t limit, uint64_t pinned, bool ipc_lock);
 
+  // Whether openings of devices survive their process from now on; at first they do not.
+  void SetKeepable(bool keepable) { keepable_ = keepable; }
+
   FakeCm& cm() { return cm_; }
   // The queue pair of every id with one goes to the error state, as when its peer uses a wrong key.
   void FailQueuePairs();
@@ -107,8 +110,9 @@ class FakeVerbs final : public fabric::verbs::Api {
   int Disconnect(rdma_cm_id* id) override;
   Result<rdma_cm_event*> GetCmEvent(rdma_event_channel* channel) override;
   void AckCmEvent(rdma_cm_event* event) override;
-  // What it makes does not survive.
-  Result<uint32_t> DriverId(ibv_context*) override { return {0, EOPNOTSUPP}; }
+  Result<uint32_t> DriverId(ibv_context*) override {
+    return keepable_ ? Result<uint32_t>{FakeUverbs::kDriver, 0} : Result<uint32_t>{0, EOPNOTSUPP};
+  }
   FakeUverbs& uverbs() override { return uverbs_; }
   uint64_t MemlockLimit() override { return memlock_limit_; }
   bool HasIpcLock() override { return ipc_lock_; }
@@ -131,6 +135,7 @@ class FakeVerbs final : public fabric::verbs::Api {
   std::atomic<uint64_t> memlock_limit_ = UINT64_MAX;
   std::atomic<uint64_t> pinned_ = 0;
   std::atomic<bool> ipc_lock_ = true;
+  std::atomic<bool> keepable_ = false;
   FakeUverbs uverbs_;
 };
 
