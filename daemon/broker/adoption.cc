@@ -308,7 +308,7 @@ absl::StatusOr<bool> Adoption::AdoptConnection(const SessionRef& session,
   }
   endpoint->connection = device->kernels->AdoptConnection(
       {record.pd(), record.qp(), record.cq(), fd.release()}, std::move(domain), info,
-      WhenPeerLeaves(session, endpoint->id));
+      WhenPeerLeaves(broker_, session, endpoint->id));
   return true;
 }
 

@@ -24,7 +24,7 @@ EndpointView ViewOf(const Endpoint& endpoint) {
 // The stamp of an endpoint's record.
 constexpr uint64_t kPeerHasLeft = 1;
 
-void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
+void PeerLeft(Broker& broker, const SessionRef& session, uint64_t id, bool error) {
   // Of an adopted one: the store's is the last descriptor of its rdma_cm id, for whose end the peer
   // waits. The next run of the daemon does not find the endpoint any more.
   ledger::StoredFd stored;
@@ -41,6 +41,11 @@ void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
     found->second->record.SetStamp(kPeerHasLeft);
     if (found->second->adopted) stored = std::move(found->second->stored);
   }
+  if (stored) {
+    // The store may block, and this is the fabric's thread.
+    broker.registrar().SubmitCleanup(session->ends(),
+                                     [stored = std::move(stored)]() mutable { stored = {}; });
+  }
   session->link->Send(
       {.kind = v1::AttachEvent::ENDPOINT_ENDED,
        .cause = error ? v1::AttachEvent::CONNECTION_ERROR : v1::AttachEvent::PEER_DISCONNECTED,
@@ -50,8 +55,9 @@ void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
 
 }  // namespace
 
-std::function<void(bool error)> WhenPeerLeaves(const SessionRef& session, uint64_t id) {
-  return [session, id](bool error) { PeerLeft(session, id, error); };
+std::function<void(bool error)> WhenPeerLeaves(Broker& broker, const SessionRef& session,
+                                               uint64_t id) {
+  return [&broker, session, id](bool error) { PeerLeft(broker, session, id, error); };
 }
 
 // What an attempt to make a connection has booked. The callback and the fabric hold it: the one
@@ -206,7 +212,7 @@ fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
     return !wanted || wanted();
   };
   // By its id: the endpoint holds the connection, which holds this.
-  spec.left = WhenPeerLeaves(session, endpoint->id);
+  spec.left = WhenPeerLeaves(broker_, session, endpoint->id);
   return spec;
 }
 
@@ -268,7 +274,7 @@ void Endpoints::Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<En
   if (refusal.ok()) {
     attempt->Established();
     done(std::move(view));
-    if (left) WhenPeerLeaves(session, id)(*left);
+    if (left) WhenPeerLeaves(broker_, session, id)(*left);
     return;
   }
   Refuse(std::move(attempt), std::move(endpoint), refusal, std::move(done));

@@ -236,6 +236,9 @@ TEST_F(AdoptionTest, APeerThatLeftMeanwhileIsNoticed) {
   while (endpoints.List(session)[0].state != v1::Endpoint::DISCONNECTED) {
     std::this_thread::yield();
   }
+  while (store_.names().count("f2") != 0) std::this_thread::yield();
+  EXPECT_EQ(store_.removers().count("mrd-cm"), 0u)
+      << "the store may block: not the fabric's thread";
 }
 
 TEST_F(AdoptionTest, AListenerInADomainThatNobodyIsInHasEnded) {
