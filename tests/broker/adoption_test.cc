@@ -241,6 +241,16 @@ TEST_F(AdoptionTest, APeerThatLeftMeanwhileIsNoticed) {
       << "the store may block: not the fabric's thread";
 }
 
+TEST_F(AdoptionTest, AConnectionThatCannotBeWatchedCountsAsLost) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  Put(Kind::kEndpoint, EndpointRecord(71, 20, "f2"));
+  fds_.find("f2")->second = UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC));  // epoll refuses it.
+  ASSERT_TRUE(Adopt().ok());
+  Endpoints endpoints(*broker_);
+  EXPECT_EQ(endpoints.List(broker_->SessionById(3))[0].state, v1::Endpoint::DISCONNECTED);
+}
+
 TEST_F(AdoptionTest, AListenerInADomainThatNobodyIsInHasEnded) {
   Put(Kind::kDevice, device_);
   Put(Kind::kSession, session_);
