@@ -266,7 +266,7 @@ class Fabric {
     return std::nullopt;
   }
   // Takes over an opening of an earlier process. `kept.fd` becomes the device's; `closed` is called
-  // when it has been closed. `info`: as at the opening.
+  // just before it is closed. `info`: as at the opening.
   virtual std::shared_ptr<AdoptedDevice> Adopt(DeviceInfo info, Keepable kept,
                                                std::function<void()> closed) {
     (void)info, (void)kept, (void)closed;
