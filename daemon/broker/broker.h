@@ -176,7 +176,7 @@ class Broker {
   absl::StatusOr<SessionDomain> DomainFor(Session& session, const NamedDomainRef& named,
                                           const std::string& device);
   // The session is a member from now on. Errors: those of NamedDomains::Open, QUOTA_DOMAINS,
-  // POLICY_DENIED, SESSION_UNKNOWN.
+  // POLICY_DENIED, SESSION_UNKNOWN, BUSY.
   absl::StatusOr<DomainView> OpenDomain(Session& session, const OpenDomainSpec& spec);
   // It is none any more; what it has there stays until its end. Errors: DOMAIN_UNKNOWN.
   void CloseDomain(const SessionRef& session, const std::string& name, Done done);

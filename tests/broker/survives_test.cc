@@ -75,5 +75,20 @@ TEST_F(SurvivesTest, ConnectionsLeaveRoomForDevicesAndADeviceIsTriedAgain) {
   EXPECT_EQ(Records(Kind::kDevice), 1u);
 }
 
+TEST_F(SurvivesTest, AFullLedgerRefusesAMembershipWithAReason) {
+  ASSERT_TRUE(Adopt().ok());
+  const auto session = Attach();
+  ASSERT_EQ(fcntl(ledger_->slots().fd(), F_ADD_SEALS, F_SEAL_GROW), 0);
+  std::vector<ledger::Record> records;
+  pb::Membership some;
+  some.set_name(std::string(64, 'x'));
+  for (auto put = ledger_->Put(some); put.ok(); put = ledger_->Put(some)) {
+    records.push_back(*std::move(put));
+  }
+  const auto refused = broker_->OpenDomain(*session, {.name = "job", .create = true, .mode = 0600});
+  EXPECT_EQ(ReasonOf(refused.status()), v1::BUSY) << refused.status();
+  EXPECT_TRUE(broker_->Domains("", 10).empty()) << "it has ended";
+}
+
 }  // namespace
 }  // namespace mrd::broker
