@@ -44,7 +44,11 @@ void Survival::Adopt(sd_event* loop, broker::Broker& broker) {
   const auto began = std::chrono::steady_clock::now();
   broker::Adoption adoption(broker, *ledger_, std::move(fds_), Lives);
   fds_.clear();
-  if (auto adopted = adoption.Run(); !adopted.ok()) {
+  const absl::Status adopted = adoption.Run();
+  // Not before: a removal ends what lies on its device of all sessions that it finds.
+  broker.device_watch().Start();
+  broker.device_watch().Look();
+  if (!adopted.ok()) {
     spdlog::error(
         "{}: nothing of the run before is taken over: its sessions, regions and "
         "connections have ended",

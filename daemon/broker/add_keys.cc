@@ -92,6 +92,7 @@ absl::Status AddKeys::LookLocked() {
       return session_.NoLease(each.lease_id, "nothing was changed");
     }
     const LeaseView& view = found->second->view;
+    NamedDomainRef named;
     const auto slot = session_.buffers.find(each.buffer_id);
     if (slot == session_.buffers.end()) {
       return MakeError(
@@ -106,6 +107,7 @@ absl::Status AddKeys::LookLocked() {
       if (joined == session_.joined.end() || joined->second->name != view.domain) {
         return DomainUnknown(*view.domain);
       }
+      named = joined->second;
     }
     std::map<std::string, bool> devices;  // Whether it has a key in the newest generation.
     for (const KeyView& key : view.keys) {
@@ -116,6 +118,7 @@ absl::Status AddKeys::LookLocked() {
     for (const auto& [device, has_newest] : devices) {
       if (has_newest) continue;
       Group& group = groups_[{view.domain ? *view.domain : "", device, view.access}];
+      group.named = named;
       group.ranges.push_back({each.buffer_id, view.offset, view.length, view.addr});
       group.buffers.push_back(slot->second.buffer);
       group.leases.push_back(std::make_unique<Lease>());
@@ -152,7 +155,7 @@ absl::Status AddKeys::Book() {
 }
 
 absl::Status AddKeys::Pin(const Key& key, Group& group) {
-  const auto& [name, device, access] = key;
+  const std::string& device = std::get<1>(key);
   for (size_t i = 0; i < group.ranges.size(); ++i) {
     memory::Buffer::Seen seen;
     const RangeSpec& range = group.ranges[i];
@@ -160,9 +163,7 @@ absl::Status AddKeys::Pin(const Key& key, Group& group) {
         group.buffers[i]->CheckPresent(range.offset, range.length, &seen, [] { return false; });
     if (!present.ok()) return OfRange(group.ranges, i, present);
   }
-  auto named = broker_.JoinedDomain(session_, name);
-  if (!named.ok()) return named.status();
-  auto domain = broker_.DomainFor(session_, *named, device);
+  auto domain = broker_.DomainFor(session_, group.named, device);
   if (!domain.ok()) return domain.status();
   group.domains.push_back(*std::move(domain));
   const auto go_on = [this] {
@@ -173,7 +174,7 @@ absl::Status AddKeys::Pin(const Key& key, Group& group) {
                             .buffers = group.buffers,
                             .domains = group.domains,
                             .leases = group.leases,
-                            .access = access,
+                            .access = std::get<2>(key),
                             .may_wait = true,
                             .go_on = go_on,
                             .report = [](const Progress&) {}},
@@ -193,6 +194,13 @@ void AddKeys::Commit() {
         }
         Lease& lease = *found->second;
         auto& keys = lease.view.keys;
+        // Another call for it, a repeat of this one, has been faster.
+        const DeviceRef& on = group.domains[0].device;
+        if (std::any_of(keys.begin(), keys.end(), [&on](const KeyView& each) {
+              return each.device->name == on->name && each.device->generation >= on->generation;
+            })) {
+          continue;
+        }
         // The newest of a device first.
         const std::string& device = std::get<1>(key);
         const auto place = std::find_if(keys.begin(), keys.end(), [&device](const KeyView& each) {
@@ -209,11 +217,9 @@ void AddKeys::Commit() {
           }
         }
       }
-      const auto named = session_.joined.find(std::get<0>(key));
-      DomainSet& domains =
-          named == session_.joined.end() ? session_.domains : named->second->domains;
+      if (std::erase(group.leases, nullptr) == 0) continue;
+      DomainSet& domains = group.named ? group.named->domains : session_.domains;
       domains.Keep(group.domains[0]);
-      std::erase(group.leases, nullptr);
     }
   }
   RollBack();  // What is left.

@@ -27,6 +27,7 @@ class AddKeys {
     std::vector<RangeSpec> ranges;
     std::vector<std::shared_ptr<memory::Buffer>> buffers;
     std::vector<std::unique_ptr<Lease>> leases;  // What is added, under the ids of the leases.
+    NamedDomainRef named;                        // Theirs, whoever has its name by now.
     absl::InlinedVector<SessionDomain, 1> domains;
     Pinning pinning;
   };

@@ -40,7 +40,12 @@ absl::Status Adoption::AdoptRegions(const SessionRef& session, const pb::Lease& 
     }
     lease->regions.push_back({std::move(domain), nullptr,
                               device->kernels->AdoptRegion(key.handle(), key.lkey(), key.rkey())});
-    lease->view.keys.push_back({device->info, key.lkey(), key.rkey()});
+    // The newest of a device first; AddKeys has them written down in the order that they came.
+    auto& keys = lease->view.keys;
+    const auto place = std::find_if(keys.begin(), keys.end(), [&key](const KeyView& each) {
+      return each.device->name == key.device() && each.device->generation < key.generation();
+    });
+    keys.insert(place, {device->info, key.lkey(), key.rkey()});
   }
   return absl::OkStatus();
 }

@@ -96,7 +96,12 @@ absl::Status Adoption::Adopt() {
     broker_.WatchLocked(*session);
   }
   counts_.sessions = sessions_.size();
+  std::map<std::string, DeviceRef> unplugged;  // The newest of each name: older ones go with it.
+  for (const auto& [generation, device] : devices_) {
+    if (!device.kernels->IsThere()) unplugged[generation.first] = device.info;
+  }
   devices_.clear();  // Those that nothing is left of are closed.
+  for (const auto& [name, device] : unplugged) broker_.device_watch().Remove(*device);
   return absl::OkStatus();
 }
 
@@ -250,7 +255,14 @@ absl::Status Adoption::ReadEndpoints() {
 
 absl::StatusOr<bool> Adoption::AdoptListener(const Session& session, Endpoint& endpoint,
                                              const pb::Endpoint& record) {
-  if (const auto named = named_.find(record.domain_id()); named != named_.end()) {
+  if (record.domain_id() != 0) {
+    const auto named = named_.find(record.domain_id());
+    if (named == named_.end()) {
+      // Its connections were to lie there: not in the session's private domains.
+      spdlog::error("session {}: endpoint {} does not listen any more: nobody is in domain {}",
+                    session.id, record.id(), record.domain());
+      return false;
+    }
     endpoint.named = named->second;
   }
   auto listener = broker_.fabric_.Listen(record.local_address(), record.local_port(),
@@ -301,7 +313,7 @@ absl::StatusOr<bool> Adoption::AdoptConnection(const SessionRef& session,
   }
   endpoint->connection = device->kernels->AdoptConnection(
       {record.pd(), record.qp(), record.cq(), fd.release()}, std::move(domain), info,
-      WhenPeerLeaves(session, endpoint->id));
+      WhenPeerLeaves(broker_, session, endpoint->id));
   return true;
 }
 

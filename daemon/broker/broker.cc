@@ -40,7 +40,8 @@ absl::Status SessionUnknown() {
                    {.advice = "Attach again"});
 }
 
-Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads, Observer& observer)
+Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads, Observer& observer,
+               bool adopts)
     : fabric_(fabric),
       observer_(observer),
       session_log_(observer),
@@ -50,7 +51,7 @@ Broker::Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads, Obs
       devices_(fabric, registrar_),
       device_watch_(*this),
       registrar_(limits_, threads, observer) {
-  device_watch_.Start();
+  if (!adopts) device_watch_.Start();
 }
 
 Broker::~Broker() {

@@ -79,8 +79,10 @@ class Broker {
  public:
   // `fabric`, `limits` and `observer` outlive the broker. REQUIRES at the end: every session has
   // ended (Drain).
+  // `adopts`: what an earlier run has left is taken over before anything else, and the devices are
+  // watched from then on; whoever does it calls DeviceWatch::Start.
   Broker(fabric::Fabric& fabric, const Limits& limits, size_t threads = 0,
-         Observer& observer = Observer::None());
+         Observer& observer = Observer::None(), bool adopts = false);
   ~Broker();
 
   // Sessions.
@@ -174,7 +176,7 @@ class Broker {
   absl::StatusOr<SessionDomain> DomainFor(Session& session, const NamedDomainRef& named,
                                           const std::string& device);
   // The session is a member from now on. Errors: those of NamedDomains::Open, QUOTA_DOMAINS,
-  // POLICY_DENIED, SESSION_UNKNOWN.
+  // POLICY_DENIED, SESSION_UNKNOWN, BUSY.
   absl::StatusOr<DomainView> OpenDomain(Session& session, const OpenDomainSpec& spec);
   // It is none any more; what it has there stays until its end. Errors: DOMAIN_UNKNOWN.
   void CloseDomain(const SessionRef& session, const std::string& name, Done done);

@@ -31,6 +31,9 @@ class DeviceWatch {
   // calls that come together share one look, which begins after them.
   void Look() MRD_EXCLUDES(mutex_);
 
+  // That opening of a device is given up, and the older ones of its name: ends what lies there.
+  void Remove(const fabric::DeviceInfo& device) MRD_EXCLUDES(mutex_);
+
   // Whether that opening of a device was given up. Asked under a session's lock before something on
   // the device is given to the session: whoever ends all on it sets this first and then looks at
   // each session under its lock, so that nothing slips in behind it.
@@ -47,7 +50,6 @@ class DeviceWatch {
 
   void Run() MRD_EXCLUDES(mutex_);
   void LookOnce() MRD_EXCLUDES(mutex_);
-  void Remove(const fabric::DeviceInfo& device) MRD_EXCLUDES(mutex_);
   void Removed(const std::string& name) MRD_EXCLUDES(mutex_);
   // At once, or when all removals of that name are through: a session must not take the old one's
   // end for the new one's.

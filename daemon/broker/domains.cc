@@ -50,6 +50,7 @@ absl::StatusOr<DomainView> Broker::OpenDomain(Session& session, const OpenDomain
   if (auto allowed = session.terms()->CheckNamedDomain(); !allowed.ok()) return allowed;
   auto domain = named_domains_.Open(session.identity, spec);
   if (!domain.ok()) return domain.status();
+  NamedDomainRef ended;  // Declared before the lock: its end may block.
   const DomainView view{spec.name, (*domain)->owner, (*domain)->group, (*domain)->mode};
   MutexLock lock(session.mutex);
   if (session.ending) return SessionUnknown();
@@ -66,8 +67,11 @@ absl::StatusOr<DomainView> Broker::OpenDomain(Session& session, const OpenDomain
   if (is_new && ledger_ && session.record) {
     auto put = ledger_->Put(RecordOf(session, *place->second));
     if (!put.ok()) {
+      ended = std::move(place->second);
       session.joined.erase(place);
-      return put.status();
+      return MakeError(
+          v1::BUSY, absl::StrCat("the membership cannot be written down: ", put.status().message()),
+          {.advice = "The daemon is short of memory: try again later"});
     }
     session.memberships[spec.name] = *std::move(put);
   }

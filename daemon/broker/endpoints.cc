@@ -24,7 +24,7 @@ EndpointView ViewOf(const Endpoint& endpoint) {
 // The stamp of an endpoint's record.
 constexpr uint64_t kPeerHasLeft = 1;
 
-void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
+void PeerLeft(Broker& broker, const SessionRef& session, uint64_t id, bool error) {
   // Of an adopted one: the store's is the last descriptor of its rdma_cm id, for whose end the peer
   // waits. The next run of the daemon does not find the endpoint any more.
   ledger::StoredFd stored;
@@ -40,6 +40,11 @@ void PeerLeft(const SessionRef& session, uint64_t id, bool error) {
     found->second->state = v1::Endpoint::DISCONNECTED;
     found->second->record.SetStamp(kPeerHasLeft);
     if (found->second->adopted) stored = std::move(found->second->stored);
+  }
+  if (stored) {
+    // The store may block, and this is the fabric's thread.
+    broker.registrar().SubmitCleanup(session->ends(),
+                                     [stored = std::move(stored)]() mutable { stored = {}; });
   }
   session->link->Send(
       {.kind = v1::AttachEvent::ENDPOINT_ENDED,
@@ -65,8 +70,9 @@ void EventWaits(const SessionRef& session, uint64_t id, bool waits) {
 
 }  // namespace
 
-std::function<void(bool error)> WhenPeerLeaves(const SessionRef& session, uint64_t id) {
-  return [session, id](bool error) { PeerLeft(session, id, error); };
+std::function<void(bool error)> WhenPeerLeaves(Broker& broker, const SessionRef& session,
+                                               uint64_t id) {
+  return [&broker, session, id](bool error) { PeerLeft(broker, session, id, error); };
 }
 
 // What an attempt to make a connection has booked. The callback and the fabric hold it: the one
@@ -221,21 +227,34 @@ fabric::ConnectionSpec Endpoints::SpecFor(const SessionRef& session,
     return !wanted || wanted();
   };
   // By its id: the endpoint holds the connection, which holds this.
-  spec.left = WhenPeerLeaves(session, endpoint->id);
+  spec.left = WhenPeerLeaves(broker_, session, endpoint->id);
   if (broker_.ledger()) {
     spec.event = [session, id = endpoint->id](bool waits) { EventWaits(session, id, waits); };
   }
   return spec;
 }
 
+absl::Status Endpoints::CheckKept(const SessionRef& session, const Endpoint& endpoint) {
+  {
+    MutexLock lock(session->mutex);
+    if (!session->record) return absl::UnavailableError("neither does its session");
+  }
+  if (!endpoint.connection) return absl::OkStatus();
+  for (const DeviceRef& device : broker_.devices().Known()) {
+    if (device->name != endpoint.info.device || device->generation != endpoint.info.generation) {
+      continue;
+    }
+    if (broker_.ledger()->KeepDevice(broker_.fabric(), *device)) return absl::OkStatus();
+  }
+  return absl::UnavailableError("neither does its device's opening");
+}
+
 void Endpoints::WriteDown(const SessionRef& session, Endpoint& endpoint, const NamedDomain* named) {
   ledger::Ledger* const ledger = broker_.ledger();
   if (!ledger || session->identity.admin) return;
   ledger::pb::Endpoint record = RecordOf(*session, endpoint, named);
-  absl::Status failed;
-  if (endpoint.connection) {
-    // Which the log has said of the device.
-    if (!ledger->KeptDevices().contains({endpoint.info.device, endpoint.info.generation})) return;
+  absl::Status failed = CheckKept(session, endpoint);
+  if (failed.ok() && endpoint.connection) {
     auto stored = ledger->Keep(endpoint.connection->handles().fd);
     failed = stored.status();
     if (stored.ok()) {
@@ -279,7 +298,7 @@ void Endpoints::Established(std::shared_ptr<Attempt> attempt, std::shared_ptr<En
   if (refusal.ok()) {
     attempt->Established();
     done(std::move(view));
-    if (left) WhenPeerLeaves(session, id)(*left);
+    if (left) WhenPeerLeaves(broker_, session, id)(*left);
     return;
   }
   Refuse(std::move(attempt), std::move(endpoint), refusal, std::move(done));

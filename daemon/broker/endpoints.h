@@ -44,8 +44,10 @@ struct EndpointPage {
   uint64_t next = 0;                                         // 0: no more.
 };
 
-// What to do when the peer of a connection has left; see fabric::ConnectionSpec::left.
-std::function<void(bool error)> WhenPeerLeaves(const SessionRef& session, uint64_t id);
+// What to do when the peer of a connection has left; see fabric::ConnectionSpec::left. The broker
+// outlives the connection.
+std::function<void(bool error)> WhenPeerLeaves(Broker& broker, const SessionRef& session,
+                                               uint64_t id);
 
 // Called exactly once, from any thread.
 using EndpointDone = absl::AnyInvocable<void(absl::StatusOr<EndpointView>)>;
@@ -100,6 +102,8 @@ class Endpoints {
   absl::Status Keep(const SessionRef& session, std::shared_ptr<Endpoint>& endpoint);
   // Has it survive the daemon, where that can be: before it is given to its session. May block.
   void WriteDown(const SessionRef& session, Endpoint& endpoint, const NamedDomain* named);
+  // Whether what it lies in survives. May block.
+  absl::Status CheckKept(const SessionRef& session, const Endpoint& endpoint);
   fabric::ConnectionSpec SpecFor(const SessionRef& session,
                                  const std::shared_ptr<Endpoint>& endpoint, NamedDomainRef named,
                                  ConnectionWish wish, std::shared_ptr<Attempt> attempt);

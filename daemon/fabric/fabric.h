@@ -216,6 +216,10 @@ class AdoptedDevice {
   virtual ~AdoptedDevice() = default;
   virtual const DeviceInfo& info() const = 0;
 
+  // False: the device was unplugged. Some drivers let what was made there go on, and the kernel's
+  // removal of the device waits for its end.
+  virtual bool IsThere() = 0;
+
   // Those that the kernel has there. `all` is false where there may be more than it tells. Errors:
   // DEVICE_REMOVED, and then nothing is left of it; DEVICE_ERROR.
   struct Handles {
@@ -265,7 +269,7 @@ class Fabric {
     return absl::UnimplementedError("its fabric cannot do that");
   }
   // Takes over an opening of an earlier process. `kept.fd` becomes the device's; `closed` is called
-  // when it has been closed. `info`: as at the opening.
+  // just before it is closed. `info`: as at the opening.
   virtual std::shared_ptr<AdoptedDevice> Adopt(DeviceInfo info, Keepable kept,
                                                std::function<void()> closed) {
     (void)info, (void)kept, (void)closed;

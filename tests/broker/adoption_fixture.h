@@ -4,8 +4,10 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <set>
@@ -35,10 +37,14 @@ class FakeStore final : public ledger::Store {
     return absl::OkStatus();
   }
   void Remove(const std::string& name) override {
+    char thread[16] = "";
+    pthread_getname_np(pthread_self(), thread, sizeof thread);
     MutexLock lock(mutex_);
     names_.erase(name);
+    removers_.insert(thread);
   }
-  size_t limit() const override { return 10; }
+  size_t limit() const override { return limit_; }
+  void SetLimit(size_t limit) { limit_ = limit; }
   size_t used() const override {
     MutexLock lock(mutex_);
     return names_.size();
@@ -47,15 +53,23 @@ class FakeStore final : public ledger::Store {
     MutexLock lock(mutex_);
     return names_;
   }
+  // Names of the threads that have called Remove.
+  std::set<std::string> removers() {
+    MutexLock lock(mutex_);
+    return removers_;
+  }
 
  private:
   mutable Mutex mutex_;
+  std::atomic<size_t> limit_ = 10;
+  std::set<std::string> removers_ MRD_GUARDED_BY(mutex_);
   std::set<std::string> names_ MRD_GUARDED_BY(mutex_);
 };
 
 class AdoptionTest : public BrokerTest {
  protected:
-  AdoptionTest() : BrokerTest("devices=fake0;fake0.odp=1"), slots_(*Slots::Create()) {
+  explicit AdoptionTest(const std::string& verbs = "devices=fake0;fake0.odp=1")
+      : BrokerTest(verbs), slots_(*Slots::Create()) {
     session_.set_id(3);
     session_.set_token(kToken, 16);
     session_.set_pid(kPid);

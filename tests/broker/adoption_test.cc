@@ -308,6 +308,92 @@ TEST_F(AdoptionTest, APeerThatLeftMeanwhileIsNoticed) {
   while (endpoints.List(session)[0].state != v1::Endpoint::DISCONNECTED) {
     std::this_thread::yield();
   }
+  while (store_.names().count("f2") != 0) std::this_thread::yield();
+  EXPECT_EQ(store_.removers().count("mrd-cm"), 0u)
+      << "the store may block: not the fabric's thread";
+}
+
+TEST_F(AdoptionTest, AConnectionThatCannotBeWatchedCountsAsLost) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  Put(Kind::kEndpoint, EndpointRecord(71, 20, "f2"));
+  fds_.find("f2")->second = UniqueFd(open("/dev/null", O_RDWR | O_CLOEXEC));  // epoll refuses it.
+  ASSERT_TRUE(Adopt().ok());
+  Endpoints endpoints(*broker_);
+  EXPECT_EQ(endpoints.List(broker_->SessionById(3))[0].state, v1::Endpoint::DISCONNECTED);
+}
+
+TEST_F(AdoptionTest, AListenerInADomainThatNobodyIsInHasEnded) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  pb::Endpoint listener;
+  listener.set_id(71);
+  listener.set_session_id(3);
+  listener.set_listening(true);
+  listener.set_local_address("0.0.0.0");
+  listener.set_local_port(4001);
+  listener.set_backlog(16);
+  Put(Kind::kEndpoint, listener);
+  listener.set_id(72);
+  listener.set_local_port(4002);
+  listener.set_domain("shared");
+  listener.set_domain_id(500);
+  Put(Kind::kEndpoint, listener);
+  ASSERT_TRUE(Adopt().ok());
+  Endpoints endpoints(*broker_);
+  const auto views = endpoints.List(broker_->SessionById(3));
+  ASSERT_EQ(views.size(), 1u);
+  EXPECT_EQ(views[0].id, 71u);
+}
+
+TEST_F(AdoptionTest, WhatLiesOnADeviceThatWasUnpluggedMeanwhileEnds) {
+  Put(Kind::kDevice, device_);
+  Put(Kind::kSession, session_);
+  Put(Kind::kLease, LeaseRecord(70, 5));
+  Put(Kind::kEndpoint, EndpointRecord(71, 20, "f2"));
+  kernel_.unplugged = true;
+  ASSERT_TRUE(Adopt().ok());
+  EXPECT_THAT(LeaseIds(), IsEmpty());
+  while (!store_.names().empty()) std::this_thread::yield();  // Else the kernel's removal waits.
+  EXPECT_THAT(Kernel().mrs, IsEmpty());
+  EXPECT_THAT(Kernel().qps, IsEmpty());
+  const auto session = Resume();
+  ASSERT_TRUE(session.ok());
+  Pass(*session, 1);
+  EXPECT_TRUE(Register(*session, Spec({Range(0, 4096)})).ok()) << "one plugged since";
+}
+
+TEST_F(AdoptionTest, KeysAreTheNewestFirstHoweverTheyWereWrittenDown) {
+  Put(Kind::kSession, session_);
+  Put(Kind::kDevice, device_);
+  // Of the run after that, which has added keys.
+  UniqueFd second(open("/dev/null", O_RDWR | O_CLOEXEC));
+  fake::FakeUverbs::Context kernel;
+  kernel.pds = {2};
+  kernel.mrs[6] = {60, 61, 4096, kAddress};
+  kernel.pd_of[6] = 2;
+  static_cast<fake::FakeUverbs&>(verbs_.uverbs()).Put(second.get(), kernel);
+  fds_.emplace("f3", std::move(second));
+  store_.Add("f3", 0).IgnoreError();
+  device_.set_fd_name("f3");
+  device_.set_generation(1);
+  Put(Kind::kDevice, device_);
+  pb::Lease lease = LeaseRecord(70, 5);
+  pb::Key* const added = lease.add_keys();
+  added->set_device("fake0");
+  added->set_generation(1);
+  added->set_handle(6);
+  added->set_pd(2);
+  added->set_lkey(60);
+  added->set_rkey(61);
+  Put(Kind::kLease, lease);
+  ASSERT_TRUE(Adopt().ok());
+  const auto page = broker_->Leases(nullptr, 0, 10);
+  ASSERT_EQ(page.leases.size(), 1u);
+  const auto& keys = page.leases[0].second.keys;
+  ASSERT_EQ(keys.size(), 2u);
+  EXPECT_EQ(keys[0].rkey, 61u);
+  EXPECT_EQ(keys[1].rkey, 51u);
 }
 
 TEST_F(AdoptionTest, ANewRegionIsReachableOverOldConnectionsOrIsRefused) {

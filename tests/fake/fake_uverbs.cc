@@ -84,6 +84,11 @@ FakeUverbs::Context* FakeUverbs::FindLocked(const UverbsContext& context, int* e
   return *error == 0 ? &found->second : nullptr;
 }
 
+bool FakeUverbs::IsThere(const UverbsContext& context, const std::string&) {
+  MutexLock lock(mutex_);
+  return !contexts_[context.fd].unplugged;
+}
+
 Result<HandleList> FakeUverbs::Handles(const UverbsContext& context, UverbsObject object) {
   MutexLock lock(mutex_);
   int error;

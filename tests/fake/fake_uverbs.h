@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,7 @@ class FakeUverbs final : public fabric::verbs::Uverbs {
     std::map<uint32_t, fabric::verbs::MrFacts> mrs;
     std::map<uint32_t, uint32_t> pd_of;  // Of regions and queue pairs.
     bool removed = false;
+    bool unplugged = false;  // And what was made there goes on.
     bool takes_registrations = true;
     size_t lists_most = 100;  // Handles of a kind.
   };
@@ -43,6 +45,7 @@ class FakeUverbs final : public fabric::verbs::Uverbs {
   // How often something was destroyed while something else used it: an error of the caller's.
   int busy() MRD_EXCLUDES(mutex_);
 
+  bool IsThere(const fabric::verbs::UverbsContext& context, const std::string& device) override;
   fabric::verbs::Result<fabric::verbs::HandleList> Handles(
       const fabric::verbs::UverbsContext& context, fabric::verbs::UverbsObject object) override;
   fabric::verbs::Result<fabric::verbs::MrFacts> QueryMr(const fabric::verbs::UverbsContext& context,

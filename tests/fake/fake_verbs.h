@@ -66,6 +66,8 @@ class FakeVerbs final : public fabric::verbs::Api {
   // From now on domains and regions are in uverbs() too, in contexts by their own descriptors, as a
   // process that comes after this one finds them. Before any is made.
   void KeepForNextRun();
+  // Whether openings of devices survive their process from now on; at first they do not.
+  void SetKeepable(bool keepable) { keepable_ = keepable; }
 
   FakeCm& cm() { return cm_; }
   // The queue pair of every id with one goes to the error state, as when its peer uses a wrong key.
@@ -118,7 +120,7 @@ class FakeVerbs final : public fabric::verbs::Api {
   void AckCmEvent(rdma_cm_event* event) override;
   // Without a kernel what it makes does not survive, unless it is kept.
   Result<uint32_t> DriverId(ibv_context*) override {
-    if (!keeps_ && !kernel_) return {0, EOPNOTSUPP};
+    if (!keeps_ && !kernel_ && !keepable_) return {0, EOPNOTSUPP};
     return {FakeUverbs::kDriver, 0};
   }
   FakeUverbs& uverbs() override { return uverbs_; }
@@ -144,6 +146,7 @@ class FakeVerbs final : public fabric::verbs::Api {
   std::atomic<uint64_t> memlock_limit_ = UINT64_MAX;
   std::atomic<uint64_t> pinned_ = 0;
   std::atomic<bool> ipc_lock_ = true;
+  std::atomic<bool> keepable_ = false;
   FakeUverbs uverbs_;
   bool keeps_ = false;
   std::vector<UniqueFd> kept_;  // Stand for contexts.

@@ -37,7 +37,7 @@ absl::StatusOr<Record> Ledger::PutAs(Kind kind, const google::protobuf::MessageL
   return Record(*slots_, *id);
 }
 
-absl::StatusOr<StoredFd> Ledger::Keep(int fd) {
+absl::StatusOr<StoredFd> Ledger::Add(int fd) {
   const uint64_t number = next_fd_name_.fetch_add(1);
   slots_->RaiseCounter(Slots::kNextFdName, number + 1);
   const std::string name = absl::StrFormat("f%x", number);
@@ -45,29 +45,40 @@ absl::StatusOr<StoredFd> Ledger::Keep(int fd) {
   return StoredFd(store_, name);
 }
 
-void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device) {
+absl::StatusOr<StoredFd> Ledger::Keep(int fd) {
+  const size_t most = store_.limit() - std::min(kForDevices, store_.limit() / 4);
+  if (store_.used() >= most) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the store is full: it has ", most, " places for connections"));
+  }
+  return Add(fd);
+}
+
+bool Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device) {
   MutexLock lock(devices_mutex_);
   const auto [place, is_new] = devices_.try_emplace({device.name, device.generation});
-  if (!is_new) return;
-  const auto kept = fabric.Keep(device);
-  if (!kept.ok()) {
-    spdlog::warn("device {}: what lies on it does not survive the daemon: {}", device.name,
-                 std::string(kept.status().message()));
-    return;
-  }
-  auto stored = Keep(kept->fd);
-  if (!stored.ok()) {
+  if (place->second.record) return true;
+  const absl::Status kept = TryToKeep(fabric, device, &place->second);
+  if (!kept.ok() && is_new) {
     spdlog::error("device {}: what lies on it does not survive the daemon: {}", device.name,
-                  std::string(stored.status().message()));
-    return;
+                  std::string(kept.message()));
   }
+  return kept.ok();
+}
+
+absl::Status Ledger::TryToKeep(fabric::Fabric& fabric, const fabric::DeviceInfo& device,
+                               Kept* kept) {
+  const auto keepable = fabric.Keep(device);
+  if (!keepable.ok()) return keepable.status();
+  auto stored = Add(keepable->fd);
+  if (!stored.ok()) return stored.status();
   struct stat file = {};
-  fstat(kept->fd, &file);
+  fstat(keepable->fd, &file);
   pb::Device record;
   record.set_fd_name(stored->name());
   record.set_name(device.name);
   record.set_generation(device.generation);
-  record.set_driver_id(kept->driver_id);
+  record.set_driver_id(keepable->driver_id);
   record.set_rdev(file.st_rdev);
   record.set_opened(NanosSince1970(device.opened));
   record.set_transport(device.transport);
@@ -75,13 +86,10 @@ void Ledger::KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device
   record.set_max_region_bytes(device.max_region_bytes);
   record.set_access(device.access);
   auto put = PutAs(Kind::kDevice, record);
-  if (!put.ok()) {
-    spdlog::error("device {}: what lies on it does not survive the daemon: {}", device.name,
-                  std::string(put.status().message()));
-    return;
-  }
+  if (!put.ok()) return put.status();
   slots_->RaiseCounter(Slots::kGeneration, device.generation);
-  place->second = {*std::move(stored), *std::move(put)};
+  *kept = {*std::move(stored), *std::move(put)};
+  return absl::OkStatus();
 }
 
 std::set<std::pair<std::string, uint64_t>> Ledger::KeptDevices() {

@@ -64,9 +64,14 @@ class Ledger {
     return slots_->Get(record.id(), &bytes) && message->ParseFromString(bytes);
   }
 
-  // Sees to it that this opening of a device outlives this process; where that fails it is logged,
-  // once, and what lies there does not survive. Before anything there is written down. May block.
-  void KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device)
+  // Places of the store that only devices get, of its limit at most a quarter: where connections
+  // had them all, nothing new of anybody's would survive once the devices have another generation.
+  static constexpr size_t kForDevices = 64;
+
+  // Sees to it that this opening of a device outlives this process. False: nothing that lies there
+  // survives, which is logged once; the next call tries again. Before anything there is written
+  // down. May block.
+  bool KeepDevice(fabric::Fabric& fabric, const fabric::DeviceInfo& device)
       MRD_EXCLUDES(devices_mutex_);
   // The same of one that an earlier process kept.
   void AdoptDevice(const fabric::DeviceInfo& device, Record record, StoredFd stored)
@@ -78,7 +83,8 @@ class Ledger {
   void DropDevice(const std::string& device, uint64_t generation) MRD_EXCLUDES(devices_mutex_);
   void DropDeviceUpTo(const std::string& device, uint64_t generation) MRD_EXCLUDES(devices_mutex_);
 
-  // Keeps a descriptor under a name of its own. Errors: those of Store::Add. May block.
+  // Keeps a connection's descriptor under a name of its own. Errors: those of Store::Add. May
+  // block.
   absl::StatusOr<StoredFd> Keep(int fd);
 
   // Ids below this are used up, whenever the process ends.
@@ -91,13 +97,15 @@ class Ledger {
   Store& store() { return store_; }
 
  private:
-  absl::StatusOr<Record> PutAs(Kind kind, const google::protobuf::MessageLite& message,
-                               uint64_t stamp = 0);
-
   struct Kept {
     StoredFd stored;
     Record record;  // Erased first.
   };
+
+  absl::StatusOr<StoredFd> Add(int fd);
+  absl::Status TryToKeep(fabric::Fabric& fabric, const fabric::DeviceInfo& device, Kept* kept);
+  absl::StatusOr<Record> PutAs(Kind kind, const google::protobuf::MessageLite& message,
+                               uint64_t stamp = 0);
 
   const std::unique_ptr<Slots> slots_;
   Store& store_;

@@ -60,8 +60,10 @@ class AdoptedDomain final : public Domain {
 };
 
 // Its queue pair goes on by itself. Its rdma_cm id cannot be used any more: the kernel refuses to
-// let this process write to its descriptor. But the descriptor becomes readable when there is an
-// event, and an established connection has none but its end.
+// let this process write to its descriptor, and an event is read by writing. But the descriptor
+// becomes readable when there is one. That is mostly the peer's leaving; an address of the host or
+// the peer's hardware that has changed (ADDR_CHANGE, UNREACHABLE) look the same, and count as it:
+// the queue pair's state does not tell them apart, since it stays what it was when a peer leaves.
 class AdoptedConnection final : public Connection {
  public:
   AdoptedConnection(DevicePtr device, EventLoop& loop, const ConnectionHandles& handles,
@@ -74,7 +76,11 @@ class AdoptedConnection final : public Connection {
         info_(std::move(info)),
         fd_(handles.fd),
         left_(std::move(left)) {
-    loop_.RunSync([this] { watch_ = loop_.Watch(fd_.get(), [this] { OnReadable(); }); });
+    loop_.RunSync([this] {
+      watch_ = loop_.Watch(fd_.get(), [this] { Leave(/*error=*/false); });
+      // Nobody would ever learn that the peer has left.
+      if (watch_ == 0) Leave(/*error=*/true);
+    });
   }
   ~AdoptedConnection() override {
     loop_.RunSync([this] { loop_.Unwatch(watch_); });
@@ -86,13 +92,13 @@ class AdoptedConnection final : public Connection {
   ConnectionHandles handles() const override { return handles_; }
 
  private:
-  void OnReadable() {
+  void Leave(bool error) {
     loop_.Unwatch(watch_);
     watch_ = 0;
     // The peer's rdma_disconnect waits for an answer (InfiniBand's DREP). The kernel gives it when
     // it ends the id, which it does with the last descriptor.
     fd_.reset();
-    if (const auto left = std::exchange(left_, nullptr)) left(/*error=*/false);
+    if (const auto left = std::exchange(left_, nullptr)) left(error);
   }
 
   const DevicePtr device_;

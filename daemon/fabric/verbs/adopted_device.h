@@ -24,6 +24,7 @@ class VerbsAdoptedDevice final : public AdoptedDevice,
   ~VerbsAdoptedDevice() override;
 
   const DeviceInfo& info() const override { return info_; }
+  bool IsThere() override { return uverbs_.IsThere(context_, info_.name); }
   absl::StatusOr<Handles> List(Object object) override;
   absl::StatusOr<RegionFacts> Query(uint32_t region) override;
   absl::Status End(Object object, uint32_t handle) override;

@@ -8,11 +8,18 @@
 #include <rdma/siw-abi.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <random>
 
 namespace mrd::fabric::verbs {
 namespace {
+
+// Devices of sysfs.
+constexpr char kDevicesByNumber[] = "/sys/dev/char";
 
 // What an attribute's 16 bits of length have room for.
 constexpr uint16_t kMostHandles = UINT16_MAX / sizeof(uint32_t);
@@ -82,6 +89,16 @@ uint16_t IdOf(UverbsObject object) {
 
 class Kernel final : public Uverbs {
  public:
+  bool IsThere(const UverbsContext& context, const std::string& device) override {
+    struct stat file;
+    if (fstat(context.fd, &file) < 0 || access(kDevicesByNumber, F_OK) < 0) return true;
+    std::ifstream attribute(std::string(kDevicesByNumber) + "/" +
+                            std::to_string(major(file.st_rdev)) + ":" +
+                            std::to_string(minor(file.st_rdev)) + "/ibdev");
+    std::string name;
+    return std::getline(attribute, name) && name == device;
+  }
+
   Result<HandleList> Handles(const UverbsContext& context, UverbsObject object) override {
     HandleList list;
     list.handles.resize(kMostHandles);

@@ -6,6 +6,7 @@
 #define MRD_DAEMON_FABRIC_VERBS_UVERBS_H_
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "daemon/fabric/verbs/result.h"
@@ -51,6 +52,11 @@ struct HandleList {
 class Uverbs {
  public:
   virtual ~Uverbs() = default;
+  // Whether the descriptor's device is there, under this name. The kernel takes its character
+  // device away at once when it is unplugged, and gives the name to no other one while a descriptor
+  // is open (ib_uverbs_remove_one, assign_name); it may give away the number. True where sysfs does
+  // not tell.
+  virtual bool IsThere(const UverbsContext& context, const std::string& device) = 0;
   // UVERBS_METHOD_INFO_HANDLES. ENOTTY: it is no context's descriptor; EIO: the device has gone.
   virtual Result<HandleList> Handles(const UverbsContext& context, UverbsObject object) = 0;
   virtual Result<MrFacts> QueryMr(const UverbsContext& context, uint32_t handle) = 0;
