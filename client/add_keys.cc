@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -22,25 +23,32 @@ class Adding final {
 
   // In one call; where one of the leases has ended, or there are too many buffers, in halves.
   absl::Status Add(std::span<RegionState* const> part) {
-    std::vector<BufferState*> buffers, release;
+    std::vector<BufferState*> buffers;
+    std::optional<LentBuffers> lent(session_);
     for (const RegionState* region : part) {
-      buffers.push_back(region->buffer);
       // One that the daemon was not to hold any more is not left with it.
-      if (region->buffer->id() == 0) release.push_back(region->buffer);
+      if (region->buffer->id() == 0) {
+        lent->Add(region->buffer);
+      } else {
+        buffers.push_back(region->buffer);
+      }
     }
     v1::AddKeysRequest request;
     for (const RegionState* region : part) request.add_leases()->set_lease_id(region->lease_id());
     const auto prepare = [&](uint64_t epoch) {
       absl::Status passed = BufferState::PassAll(session_, epoch, buffers);
+      passed.Update(lent->Pass(epoch));
       for (size_t i = 0; i < part.size(); ++i) {
-        request.mutable_leases(static_cast<int>(i))->set_buffer_id(part[i]->buffer->id());
+        const uint64_t id = lent->IdOf(part[i]->buffer);
+        request.mutable_leases(static_cast<int>(i))
+            ->set_buffer_id(id != 0 ? id : part[i]->buffer->id());
       }
       return passed;
     };
     v1::AddKeysResponse response;
     absl::Status status =
         session_.rpc().AddKeys(request, &response, session_.call_timeout(), std::ref(prepare));
-    for (BufferState* buffer : release) buffer->Release().IgnoreError();
+    lent.reset();
     if (status.ok() && response.leases_size() != request.leases_size()) {
       status = absl::InternalError("the daemon answered AddKeys with another number of leases");
     }

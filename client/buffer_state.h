@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 
@@ -53,7 +54,6 @@ class BufferState final {
   bool PassedIn(uint64_t epoch) const {
     return epoch_.load(std::memory_order_acquire) == epoch && id() != 0;
   }
-  void CountReleased(uint64_t epoch);
 
   const std::shared_ptr<Session> session_;
   const SharedMemory memory_;
@@ -61,6 +61,32 @@ class BufferState final {
   const uint64_t size_;
   std::atomic<uint64_t> id_ = 0;
   std::atomic<uint64_t> epoch_ = 0;  // In which it was passed last.
+};
+
+// Buffers that the daemon gets for one call, under ids that nobody else sees: whoever uses one of
+// them meanwhile passes it for himself. For one thread. The destructor asks the daemon to let go,
+// best effort.
+class LentBuffers final {
+ public:
+  explicit LentBuffers(Session& session) : session_(session) {}
+  ~LentBuffers();
+  LentBuffers(const LentBuffers&) = delete;
+  LentBuffers& operator=(const LentBuffers&) = delete;
+
+  // Before Pass; one that was added already is not added again. It outlives this.
+  void Add(const BufferState* buffer);
+  // Passes all of them, as BufferState::PassAll does.
+  absl::Status Pass(uint64_t epoch);
+  // 0: it was not added.
+  uint64_t IdOf(const BufferState* buffer) const;
+
+ private:
+  struct Loan {
+    uint64_t id;
+    uint64_t epoch;  // In which it was passed last.
+  };
+  Session& session_;
+  std::map<const BufferState*, Loan> loans_;
 };
 
 }  // namespace mrd::internal

@@ -50,16 +50,19 @@ class Restoration final {
   bool Stopped() const { return !session_.state().Check().ok(); }
 
   // Whether it says that there is no session to restore into any more.
-  bool Broke(const absl::Status& status) const {
+  bool Broke(const absl::Status& status) {
     switch (ReasonOf(status)) {
       case v1::SESSION_UNKNOWN:
         return true;
       case v1::REASON_UNSPECIFIED:
         return absl::IsUnavailable(status) || absl::IsCancelled(status) || Stopped();
       case v1::DRAINING:
+        // Once: one that was drained by its operator stays, and refuses the others too.
+        if (end_awaited_) return !restorer_.alive();
         for (const auto until = Clock::now() + kEndPatience; Clock::now() < until;) {
           if (!restorer_.alive() || session_.state().WaitEnded(kEndPause)) return true;
         }
+        end_awaited_ = true;
         return false;
       default:
         return false;
@@ -139,7 +142,9 @@ class Restoration final {
       }
       return true;
     }
-    const bool again = ReasonOf(status) != v1::REASON_UNSPECIFIED;  // Not what took all its time.
+    // Not what took all its time, and not what a drained daemon says of each.
+    const v1::Reason reason = ReasonOf(status);
+    const bool again = reason != v1::REASON_UNSPECIFIED && reason != v1::DRAINING;
     if (part.size() > 1 && again) {
       const size_t half = part.size() / 2;
       return RegisterPart(like, part.first(half)) && RegisterPart(like, part.subspan(half));
@@ -204,6 +209,7 @@ class Restoration final {
   const Rpc::Restorer& restorer_;
   Rekeyed* const rekeyed_;
   std::vector<Result> results_;
+  bool end_awaited_ = false;
 };
 
 }  // namespace

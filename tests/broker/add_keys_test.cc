@@ -12,9 +12,8 @@ class SlowAddKeysTest : public AdoptionTest {
 
   std::future<RegisterResult> StartAdd(const SessionRef& session, std::vector<LeaseBuffer> leases) {
     auto promise = std::make_shared<std::promise<RegisterResult>>();
-    AddKeys::Start(*broker_, session, std::move(leases), [promise](RegisterResult result) {
-      promise->set_value(std::move(result));
-    });
+    AddKeys::Start(*broker_, session, std::move(leases),
+                   [promise](RegisterResult result) { promise->set_value(std::move(result)); });
     return promise->get_future();
   }
 };

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <mutex>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -219,6 +221,35 @@ TEST_F(NewKeys, CanBeAddedBeforeAPeerIsToldOfThem) {
   const auto again = client.AddKeys();
   ASSERT_TRUE(again.ok());
   EXPECT_TRUE(again->regions.empty());
+}
+
+// A Register meanwhile names what stays with the daemon, not what the call lets go of.
+TEST_F(NewKeys, AnAddedBufferIsNobodyElsesMeanwhile) {
+  std::atomic<int> calls = 0;
+  std::atomic<bool> answer = false;
+  add_ = [&](const v1::AddKeysRequest& request, v1::AddKeysResponse* response) {
+    ++calls;
+    while (!answer) std::this_thread::yield();
+    return Add(request, response);
+  };
+  Client client = Attach();
+  auto buffer = client.CreateBuffer(4096);
+  auto region = client.RegWrite(*buffer);
+  ASSERT_TRUE(region.ok());
+  ASSERT_TRUE(buffer->Release().ok());
+  Restart();
+  std::thread adds([&] { EXPECT_TRUE(client.AddKeys().ok()); });
+  EXPECT_TRUE(Soon([&] { return calls > 0; }));
+  auto meanwhile = client.RegWrite(*buffer);
+  answer = true;
+  adds.join();
+  ASSERT_TRUE(meanwhile.ok()) << meanwhile.status();
+  const auto registers = host_.services().registers();
+  const uint64_t named = registers.back().ranges(0).buffer_id();
+  const auto added = host_.services().added();
+  ASSERT_EQ(added.size(), 1u);
+  EXPECT_NE(named, added[0].leases(0).buffer_id());
+  EXPECT_THAT(host_.services().released(), ::testing::Not(::testing::Contains(named)));
 }
 
 // The operator asks; what becomes of the connections is their user's to say.

@@ -349,6 +349,25 @@ TEST_F(Restore, ADaemonThatDiesMeanwhileIsWaitedForAgain) {
   EXPECT_TRUE(region->Deregister().ok());
 }
 
+TEST_F(Restore, ADrainedDaemonIsNotAskedForEachRegion) {
+  Client client = Attach();
+  auto buffer = client.CreateBuffer(8 * 4096);
+  std::vector<Range> ranges;
+  for (uint64_t i = 0; i < 8; ++i) ranges.push_back({*buffer, i * 4096, 4096});
+  auto regions = client.Register({.preset = v1::Access::REG_READ}, ranges);
+  ASSERT_TRUE(regions.ok());
+  register_ = [](int, const v1::RegisterRequest&, v1::RegisterResponse*) {
+    return MakeError(v1::DRAINING, "the operator drains it");
+  };
+  const auto began = Clock::now();
+  host_.Restart();
+  ASSERT_TRUE(Soon([&] { return told().size() == 1; }));
+  EXPECT_LT(Clock::now() - began, milliseconds(2500)) << "the wait for its end is one";
+  EXPECT_EQ(host_.services().registers().size(), 3u) << "parts of at most 3 ranges";
+  ASSERT_EQ(told()[0].regions.size(), 8u);
+  EXPECT_EQ(ReasonOf(told()[0].regions[7].status), v1::DRAINING);
+}
+
 TEST_F(Restore, ARefusedSessionIsTheEndAndSaysWhy) {
   Client client = Attach();
   auto buffer = client.CreateBuffer(4096);
