@@ -135,7 +135,9 @@ TEST_F(RestartTest, EachVersionTakesOverFromTheOneBeforeAndGivesBackToIt) {
     ASSERT_EQ(before.size(), regions.size());
     manager_->End(round % 2 == 0 ? SIGTERM : SIGKILL);
     // As if the next version had kinds of its own.
-    if (round == 2) ASSERT_TRUE(Ledger()->Put(kOfNoVersionYet, "not known").ok());
+    if (round == 2) {
+      ASSERT_TRUE(Ledger()->Put(kOfNoVersionYet, "not known").ok());
+    }
     manager_->Start(program);
     EXPECT_EQ(Keys(client), before);
     EXPECT_EQ(client.session_id(), session);

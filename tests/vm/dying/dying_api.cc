@@ -30,6 +30,9 @@ class DyingUverbs final : public Uverbs {
     const Stepped stepped("a registration in an adopted domain");
     return real_.RegMr(context, wish);
   }
+  bool IsThere(const UverbsContext& context, const std::string& device) override {
+    return real_.IsThere(context, device);
+  }
 
  private:
   Uverbs& real_;
