@@ -34,6 +34,7 @@ expect "files of mrd" "$(sort <<END
 /lib/systemd/system/mrd.service
 /lib/systemd/system/mrd.socket
 /usr/bin/mrd
+/usr/lib/modules-load.d/mrd.conf
 /usr/lib/sysusers.d/mrd.conf
 /usr/lib/tmpfiles.d/mrd.conf
 /usr/share/man/man5/mrd.textproto.5.gz
