@@ -1,26 +1,24 @@
-// Steps around what goes to the store of descriptors: these stand between the daemon and libsystemd
-// by the linker's --wrap.
-#include <string.h>
-#include <sys/types.h>
-
+// Steps around what goes to the store of descriptors: this stands between it and NotifySocket by
+// the linker's --wrap. What the service manager is told otherwise does not come here, since
+// NotifySocket then calls itself.
+#include "daemon/host/notify_socket.h"
 #include "tests/vm/dying/steps.h"
 
-extern "C" {
+// NotifySocket::TrySend, as the compiler names it; its object is the first argument.
+#define TRY_SEND                        \
+  "_ZNK3mrd4host12NotifySocket7TrySend" \
+  "ESt17basic_string_viewIcSt11char_traitsIcEENS1_8PatienceEi"
 
-int __real_sd_pid_notify_with_fds(pid_t pid, int unset_environment, const char* state,
-                                  const int* fds, unsigned n_fds);
-int __real_sd_notify(int unset_environment, const char* state);
+using mrd::host::NotifySocket;
 
-int __wrap_sd_pid_notify_with_fds(pid_t pid, int unset_environment, const char* state,
-                                  const int* fds, unsigned n_fds) {
-  const dying::Stepped stepped("a descriptor goes into the store");
-  return __real_sd_pid_notify_with_fds(pid, unset_environment, state, fds, n_fds);
+int Real(const NotifySocket* socket, std::string_view message, NotifySocket::Patience patience,
+         int fd) asm("__real_" TRY_SEND);
+int Wrap(const NotifySocket* socket, std::string_view message, NotifySocket::Patience patience,
+         int fd) asm("__wrap_" TRY_SEND);
+
+int Wrap(const NotifySocket* socket, std::string_view message, NotifySocket::Patience patience,
+         int fd) {
+  const dying::Stepped stepped(fd >= 0 ? "a descriptor goes into the store"
+                                       : "a descriptor leaves the store");
+  return Real(socket, message, patience, fd);
 }
-
-int __wrap_sd_notify(int unset_environment, const char* state) {
-  if (!strstr(state, "FDSTOREREMOVE=1")) return __real_sd_notify(unset_environment, state);
-  const dying::Stepped stepped("a descriptor leaves the store");
-  return __real_sd_notify(unset_environment, state);
-}
-
-}  // extern "C"
