@@ -215,7 +215,9 @@ TEST_F(SystemdTest, WhatItDoesNotKnowIsClosedAndSaid) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd read_end(ends[0]);
   sockets_.emplace_back("junk", OutOfTheWay(UniqueFd(ends[1])));
-  Start();
+  daemon_.emplace(Launch());
+  EXPECT_EQ(Next(), "FDSTOREREMOVE=1\nFDNAME=junk") << Log();
+  EXPECT_THAT(Next(), StartsWith("READY=1\n")) << Log();
   EXPECT_THAT(Log(), HasSubstr("a descriptor \"junk\" that mrd does not know"));
   sockets_.pop_back();
   char byte;

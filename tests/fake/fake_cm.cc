@@ -200,13 +200,14 @@ int FakeCm::BindAddr(rdma_cm_id* raw, const sockaddr* address) {
   sockaddr_storage bound = Copy(address);
   FakeDevice* const device = DeviceAt(bound);
   if (device == nullptr && !IsAny(bound)) return EADDRNOTAVAIL;
-  if (Port(bound) == 0) PortField(bound) = htons(FreePort());
-  for (const Id* other : ids_) {
-    if ((other->state == Id::kBound || other->state == Id::kListening) &&
-        Port(other->route.addr.src_storage) == Port(bound)) {
-      return EADDRINUSE;
-    }
-  }
+  const auto in_use = [&] {
+    return std::any_of(ids_.begin(), ids_.end(), [&](const Id* other) {
+      return (other->state == Id::kBound || other->state == Id::kListening) &&
+             Port(other->route.addr.src_storage) == Port(bound);
+    });
+  };
+  if (Port(bound) != 0 && in_use()) return EADDRINUSE;
+  while (Port(bound) == 0 || in_use()) PortField(bound) = htons(FreePort());
   id.route.addr.src_storage = bound;
   if (device != nullptr) id.verbs = device->context();
   id.state = Id::kBound;
