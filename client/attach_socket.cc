@@ -43,7 +43,7 @@ int Send(int socket, const std::string& payload, int control_type, const void* c
 }  // namespace
 
 absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin,
-                                             std::chrono::milliseconds send_timeout) {
+                                             std::chrono::milliseconds send_timeout, bool names) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -55,16 +55,16 @@ absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin
   }
   memcpy(address.sun_path, path.data(), path.size());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return ConnectError(path, admin, errno);
+  if (!socket.valid()) return ConnectError(path, admin, errno, names);
   // Bounds connect() too: it waits while the daemon's queue of connections is full.
   if (const int error = SetSendTimeout(socket.get(), send_timeout); error != 0) {
-    return ConnectError(path, admin, error);
+    return ConnectError(path, admin, error, names);
   }
   int result;
   do {
     result = connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
   } while (result != 0 && errno == EINTR);
-  if (result != 0) return ConnectError(path, admin, errno);
+  if (result != 0) return ConnectError(path, admin, errno, names);
   return socket;
 }
 

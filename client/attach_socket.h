@@ -21,7 +21,8 @@ inline constexpr size_t kMaxPacketBytes = 4096;
 // result blocks for at most `send_timeout`. Errors name the path, the cause and what to do
 // (connect_error.h).
 absl::StatusOr<UniqueFd> ConnectAttachSocket(const std::string& path, bool admin,
-                                             std::chrono::milliseconds send_timeout);
+                                             std::chrono::milliseconds send_timeout,
+                                             bool names = true);
 
 // How long sending blocks at most, from now on. 0 or an errno.
 int SetSendTimeout(int socket, std::chrono::milliseconds send_timeout);

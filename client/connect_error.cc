@@ -23,7 +23,8 @@ std::string Parent(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-std::string GroupName(gid_t gid) {
+std::string GroupName(gid_t gid, bool names) {
+  if (!names) return std::to_string(gid);
   std::vector<char> buffer(4096);
   group entry;
   group* found = nullptr;
@@ -33,7 +34,8 @@ std::string GroupName(gid_t gid) {
   return std::to_string(gid);
 }
 
-std::string UserName(uid_t uid) {
+std::string UserName(uid_t uid, bool names) {
+  if (!names) return std::to_string(uid);
   std::vector<char> buffer(4096);
   passwd entry;
   passwd* found = nullptr;
@@ -43,10 +45,11 @@ std::string UserName(uid_t uid) {
   return std::to_string(uid);
 }
 
-std::string Describe(const std::string& path, const struct stat& st) {
+std::string Describe(const std::string& path, const struct stat& st, bool names) {
   char mode[8];
   snprintf(mode, sizeof(mode), "%04o", st.st_mode & 07777);
-  return path + " (mode " + mode + ", " + UserName(st.st_uid) + ":" + GroupName(st.st_gid) + ")";
+  return path + " (mode " + mode + ", " + UserName(st.st_uid, names) + ":" +
+         GroupName(st.st_gid, names) + ")";
 }
 
 bool EndsWith(const std::string& text, std::string_view end) {
@@ -72,8 +75,8 @@ std::string NearMiss(std::string directory, bool admin) {
 // connect(2) needs write permission on the socket and search permission on each directory above.
 // `advice`, where it is not empty, is better than what this finds.
 absl::Status PermissionError(const std::string& path, bool admin, int errno_value,
-                             std::string advice) {
-  const std::string who = "user " + UserName(geteuid()) + " may not use ";
+                             std::string advice, bool names) {
+  const std::string who = "user " + UserName(geteuid(), names) + " may not use ";
   std::string blocked = path;
   struct stat st;
   // Where a directory bars the way, the socket cannot even be looked at: name that directory.
@@ -84,21 +87,21 @@ absl::Status PermissionError(const std::string& path, bool admin, int errno_valu
   const mode_t needed = searchable ? S_IWGRP : S_IXGRP;
   // Group 0 is nobody's to be added to.
   if (advice.empty() && (st.st_mode & needed) && st.st_gid != 0) {
-    const std::string group = GroupName(st.st_gid);
+    const std::string group = GroupName(st.st_gid, names);
     advice = "Add the user to group " + group + " (usermod -aG " + group +
              " NAME, then log in anew), or run the container with that supplementary group.";
   } else if (advice.empty()) {
-    advice = "Run this as " + UserName(st.st_uid) + " (sudo)" +
+    advice = "Run this as " + UserName(st.st_uid, names) + " (sudo)" +
              (admin ? "." : ", or let a group in: mrd's --socket-group and --socket-mode.");
   }
   return LocalError(absl::StatusCode::kPermissionDenied,
-                    "cannot attach over " + path + ": " + who + Describe(blocked, st), errno_value,
-                    advice);
+                    "cannot attach over " + path + ": " + who + Describe(blocked, st, names),
+                    errno_value, advice);
 }
 
 }  // namespace
 
-absl::Status ConnectError(const std::string& path, bool admin, int errno_value) {
+absl::Status ConnectError(const std::string& path, bool admin, int errno_value, bool names) {
   const std::string what = "cannot attach over " + path;
   const std::string directory = Parent(path);
   const std::string near = NearMiss(directory, admin);
@@ -125,7 +128,7 @@ absl::Status ConnectError(const std::string& path, bool admin, int errno_value) 
                         "The socket is there, but mrd does not run: start it.");
     case EACCES:
     case EPERM:
-      return PermissionError(path, admin, errno_value, near);
+      return PermissionError(path, admin, errno_value, near, names);
     case EPROTOTYPE:
       return LocalError(absl::StatusCode::kUnavailable, what, errno_value,
                         "Another program's socket is there: MRD_SOCKET_DIR must name the "

@@ -60,7 +60,10 @@ absl::StatusOr<Attached> Reattach(const AttachParameters& parameters, const std:
     now.timeout = std::clamp(std::chrono::ceil<milliseconds>(limits.give_up - Clock::now()),
                              milliseconds(1), parameters.timeout);
     absl::Status why;
-    auto socket = ConnectAttachSocket(now.path, now.admin, std::min(now.timeout, kConnectTime));
+    // While the service manager makes the socket it is another's for a moment: no names for each
+    // try.
+    auto socket = ConnectAttachSocket(now.path, now.admin, std::min(now.timeout, kConnectTime),
+                                      /*names=*/false);
     if (!socket.ok()) {
       why = socket.status();
       pause = Pause(began, milliseconds(5), milliseconds(500));

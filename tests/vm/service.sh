@@ -340,7 +340,7 @@ stop_ends_all() {
   mark
   systemctl start "${sockets[@]}" mrd.service
   is_active
-  not says '^of the run before'
+  not says '^of the run before: [1-9]'
   # It could have been a restart until now, which sessions outlive.
   ask c lost
   refused SESSION_UNKNOWN c register r2 b 0 4096 write "$1"
