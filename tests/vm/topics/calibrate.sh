@@ -2,8 +2,7 @@
 # shellcheck shell=bash
 
 # For what is no promise, but is going to come, however busy the machine is.
-# shellcheck disable=SC2034  # used by those who source this
-PATIENCE_MS=90000
+export PATIENCE_MS=90000
 
 # calibrate: how much slower this machine is now than the host can be decides how long the second lasts
 # within which a dead client's things must be gone. What passes says how long it took.
